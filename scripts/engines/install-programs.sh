@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Programs that tests run inside an environment: interactive ones (less, vim, top, git), sudo, ripgrep, other versions of
-# bash.
+# Programs that tests run inside an environment: interactive ones (less, vim, top, git), sudo, ripgrep, other shells,
+# other versions of bash.
 # Prints OTHER_BASHES=PATH:PATH, the other versions that could be had.
 #
 # Other bash versions come from neighbouring Debian releases as the statically linked bash-static, so they need
@@ -8,7 +8,7 @@
 # (5.0 in buster, 4.4 in stretch) have left the ordinary mirrors and no package index ships them: not tried here.
 . "$(dirname "$(readlink -f "$0")")/apt.sh"
 must_be_root_on_debian
-install_packages bash procps less vim git sudo passwd ripgrep debian-archive-keyring
+install_packages bash procps less vim git sudo passwd ripgrep zsh fish debian-archive-keyring
 
 bashes=$engines_cache/bash
 found=()

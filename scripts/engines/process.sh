@@ -41,3 +41,11 @@ end_ours() {
   fi
   rm -f "$1"
 }
+
+# forget_dead FILE NAME: removes a pid file whose pid belongs to no program of that name any more.
+forget_dead() {
+  local pid
+  [ -r "$1" ] || return 0
+  pid=$(<"$1")
+  [ "$(cat "/proc/${pid:-0}/comm" 2>/dev/null)" = "$2" ] || rm -f "$1"
+}

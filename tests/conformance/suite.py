@@ -7,10 +7,20 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import pytest
 
 import hermetic.conformance
+from tests.environments import ordinary_user
+from tests.environments.ordinary_user import OrdinaryUser
 
+_PYTEST = "pytest _pytest py.py pluggy iniconfig packaging pygments pyte wcwidth"
+# What another user needs to run it.
+PACKAGES = (
+    *ordinary_user.PACKAGES,
+    *(Path(pytest.__file__).parent.parent / name for name in _PYTEST.split()),
+)
 SUITE = Path(hermetic.conformance.__file__).parent
 FILES = sorted(path.stem for path in SUITE.glob("test_*.py"))
 _ONE = {"test_tasks", "test_commands", "test_output", "test_files", "test_input"}  # about half of the time
@@ -37,27 +47,48 @@ class Case(NamedTuple):
     detail: str
 
 
-def run_suite(kind: str, at: Path, options: Sequence[str] = (), only: Sequence[str] = ()) -> list[Case]:
-    """Every test of the suite with its outcome; raises AssertionError when the suite could not be run."""
+def run_suite(
+    kind: str, at: Path, options: Sequence[str] = (), only: Sequence[str] = (), user: OrdinaryUser | None = None,
+    python: str = sys.executable,
+) -> list[Case]:  # fmt: skip
+    """Every test of the suite with its outcome; raises AssertionError when the suite could not be run.
+
+    `user` is another one than this, who has a copy of PACKAGES; `python` that of an environment with further packages.
+    """
     # Most of it waits, so two halves at once take little more than half the time; a few tests take less than a start.
     halves = [FILES] if only else [[file for file in FILES if (file in _ONE) is wanted] for wanted in (True, False)]
     with ThreadPoolExecutor(len(halves)) as parts:
-        ran = parts.map(lambda half: _run_part(kind, at, half, options, only), halves)
+        ran = parts.map(lambda half: _run_part(kind, at, half, options, only, user, python), halves)
         return [case for cases in ran for case in cases]
 
 
-def _run_part(kind: str, at: Path, files: Sequence[str], options: Sequence[str], only: Sequence[str]) -> list[Case]:
+def _run_part(
+    kind: str, at: Path, files: Sequence[str], options: Sequence[str], only: Sequence[str], user: OrdinaryUser | None,
+    python: str,
+) -> list[Case]:  # fmt: skip
     report = at / f"{files[0]}.xml"
+    suite = SUITE if user is None else user.home / "packages/hermetic/conformance"
     command = [
-        sys.executable, "-m", "pytest", "-p", "hermetic.conformance.plugin", "--pyargs", "hermetic.conformance",
-        *(f"--ignore={SUITE / file}.py" for file in FILES if file not in files),
+        python if user is None else user.python,
+        "-m", "pytest", "-p", "hermetic.conformance.plugin", "--pyargs", "hermetic.conformance",
+        *(f"--ignore={suite / file}.py" for file in FILES if file not in files),
         f"--environment={kind}", *(f"--environment-option={option}" for option in options),
         "-c", os.devnull, f"--rootdir={at}", "-p", "no:cacheprovider", "-q", "-W", "error",
         f"--junitxml={report}", *only,
     ]  # fmt: skip
-    done = subprocess.run(command, cwd=at, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    as_user: dict[str, Any] = {}
+    if user is not None:
+        as_user = {"user": user.uid, "group": user.gid, "extra_groups": user.groups, "env": user.environ}
+    done = subprocess.run(command, cwd=at, capture_output=True, text=True, stdin=subprocess.DEVNULL, **as_user)
     assert done.returncode in (0, 1, NO_TESTS), done.stdout + done.stderr
+    assert report.exists(), done.stdout + done.stderr
     return [_case(element) for element in ElementTree.parse(report).iter("testcase")]
+
+
+def unexpected_skips(cases: Sequence[Case], may_lack: Sequence[str]) -> list[Case]:
+    """The tests that were skipped for another reason than those that contain a text of `may_lack`."""
+    skipped = [case for case in cases if case.outcome == "skipped"]
+    return [case for case in skipped if not any(reason in case.detail for reason in may_lack)]
 
 
 def summarize(cases: Sequence[Case]) -> str:

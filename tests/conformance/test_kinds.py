@@ -3,21 +3,33 @@
 import json
 import os
 import shutil
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-from tests.conformance.suite import FILES, MAY_LACK, SHORT, Case, run_suite, summarize
+from hermetic.environments.clouds.stream import SILENCE
+from hermetic.registry.records import is_id, runtime_root
+from tests.clouds.vendors import KINDS as CLOUDS
+from tests.clouds.vendors import installed, standin
+from tests.conformance.suite import FILES, MAY_LACK, PACKAGES, SHORT, run_suite, summarize, unexpected_skips
+from tests.environments.clusters import kubeconfig
 from tests.environments.engines import need_engine
+from tests.environments.ordinary_user import OrdinaryUser
 from tests.environments.plugins import install_jail
+from tests.environments.slurm_cluster import need_slurm
 from tests.environments.sshd import running, shared_options
-from tests.programs import in_ci, need, need_variable
+from tests.fleet.ray_cluster import SETTINGS, raylets
+from tests.programs import in_ci, need, need_root, need_variable
 from tests.sizes import is_full
 
 Options = Mapping[str, Any]
+JANITOR_SECONDS = 10 * SILENCE
 
 
 class Setup(ExitStack):
@@ -26,6 +38,8 @@ class Setup(ExitStack):
     def __init__(self, at: Path, patch: pytest.MonkeyPatch) -> None:
         super().__init__()
         self.at, self.patch = at, patch
+        self.user: OrdinaryUser | None = None  # who runs the suite instead of this user
+        self.python = sys.executable  # that runs it
 
 
 def local(setup: Setup) -> tuple[str, Options]:
@@ -48,6 +62,15 @@ def container(kind: str, image: str, **more: Any) -> Callable[[Setup], tuple[str
         return kind, {"image": need_variable(f"IMAGE_{image.upper()}"), **more}
 
     return prepare
+
+
+def apptainer_of_a_user(setup: Setup) -> tuple[str, Options]:
+    """An ordinary user's container of an image without Python."""
+    need_root("only root can run something as another user")
+    home = Path(setup.enter_context(TemporaryDirectory(prefix="hm-", dir="/tmp")))
+    setup.user = OrdinaryUser(need_variable("APPTAINER_USER"), home, packages=PACKAGES)
+    setup.user.environ["HERMETIC_APPTAINER_BINARY"] = need_variable("APPTAINER")
+    return "apptainer", {"image": need_variable("IMAGE_NOPYTHON_SIF")}
 
 
 def ssh(setup: Setup) -> tuple[str, Options]:
@@ -73,6 +96,63 @@ def command(setup: Setup) -> tuple[str, Options]:
     return "jail", {"root": str(install_jail(setup.at, setup.patch))}
 
 
+def cloud(kind: str, image: str) -> Callable[[Setup], tuple[str, Options]]:
+    """A sandbox of a vendor: by its real SDK, against a stand-in for its service."""
+
+    def prepare(setup: Setup) -> tuple[str, Options]:
+        setup.python = installed(kind)
+        for name, value in setup.enter_context(standin(kind, setup.at / "standin")).items():
+            setup.patch.setenv(name, value)
+        setup.callback(_check_sandboxes, setup.at / "standin" / "running")
+        return kind, {"image": image}
+
+    return prepare
+
+
+def _check_sandboxes(running: Path) -> None:
+    """Waits for the janitor, which asks the stand-in; then no sandbox runs that would be billed."""
+    until = time.monotonic() + JANITOR_SECONDS
+    while left := [name for name in os.listdir(runtime_root()) if is_id(name)]:
+        assert time.monotonic() < until, f"the janitor has not removed {left}"
+        time.sleep(0.1)
+    assert os.listdir(running) == []
+
+
+def pod(image: str) -> Callable[[Setup], tuple[str, Options]]:
+    """A pod of the test cluster."""
+
+    def prepare(setup: Setup) -> tuple[str, Options]:
+        options = {"image": need_variable(f"IMAGE_{image.upper()}")}
+        return "kubernetes", {**options, "kubeconfig": kubeconfig()}
+
+    return prepare
+
+
+def job(setup: Setup) -> tuple[str, Options]:
+    """A job of the test cluster, with a home that has no profile."""
+    setup.patch.setenv("SLURM_CONF", need_slurm())
+    return "slurm", {"env": {"HOME": str(setup.at)}}
+
+
+def job_in_a_container(image: str) -> Callable[[Setup], tuple[str, Options]]:
+    """A job that runs apptainer."""
+
+    def prepare(setup: Setup) -> tuple[str, Options]:
+        setup.patch.setenv("SLURM_CONF", need_slurm())
+        program = need_variable("APPTAINER")
+        return "slurm", {"image": need_variable(f"IMAGE_{image.upper()}_SIF"), "apptainer": program}
+
+    return prepare
+
+
+def ray(setup: Setup) -> tuple[str, Options]:
+    """A node of three raylets."""
+    setup.python = installed("ray")
+    for name, value in SETTINGS.items():
+        setup.patch.setenv(name, value)
+    return "ray", {"address": setup.enter_context(raylets(setup.python)).address}
+
+
 # Images that lack Python, bash, the GNU C library, root, or a root directory that can be written to.
 IMAGES = ("scratch", "musl", "nopython", "minimal", "nobash")
 READ_ONLY = {"extra_args": ["--read-only", "--tmpfs=/root", "--tmpfs=/var/tmp"]}  # the last: for output beyond memory
@@ -85,20 +165,36 @@ KINDS: dict[str, Callable[[Setup], tuple[str, Options]]] = {
     "ssh": ssh,
     "ssh without Python": ssh_without_python,
     "command": command,
-    **{f"docker {image}": container("docker", image) for image in IMAGES},
+    **{kind: cloud(kind, "standin") for kind in CLOUDS},
+    "kubernetes": pod("tools"),
+    "slurm": job,
+    "docker scratch": container("docker", "scratch"),
     "docker user": container("docker", "user", cwd="/home/someone"),
     "docker read-only": container("docker", "nopython", **READ_ONLY),
-    "podman scratch": container("podman", "scratch"),
-    "apptainer scratch": container("apptainer", "scratch"),
 }
+# tests/environments/test_any_image.py and test_apptainer.py open each of these images at any size.
 AT_FULL_SIZE = {
-    **{f"podman {image}": container("podman", image) for image in IMAGES[1:]},
+    **{f"docker {image}": container("docker", image) for image in IMAGES[1:]},
+    **{f"podman {image}": container("podman", image) for image in IMAGES},
     "podman user": container("podman", "user", cwd="/home/someone"),
     "podman read-only": container("podman", "nopython", **READ_ONLY),
-    **{f"apptainer {image}": container("apptainer", image) for image in IMAGES[1:]},
+    **{f"apptainer {image}": container("apptainer", image) for image in IMAGES},
+    "apptainer user": apptainer_of_a_user,
+    **{f"{kind} nopython": cloud(kind, "standin:nopython") for kind in CLOUDS},
+    "kubernetes nopython": pod("nopython"),
+    "ray": ray,
+    "slurm apptainer": job_in_a_container("tools"),
+    "slurm apptainer nopython": job_in_a_container("nopython"),
 }
 WHOLE = ("local",)
-WITH_ALL_PROGRAMS = ("docker", "podman", "apptainer", "ssh")  # others lack one that a test would run there
+WITH_ALL_PROGRAMS = (
+    "docker",
+    "podman",
+    "apptainer",
+    "ssh",
+    "kubernetes",
+    "slurm apptainer",
+)  # others lack one that a test would run there
 
 
 @pytest.fixture
@@ -113,16 +209,11 @@ def test_a_kind_passes_the_behaviour_suite(name: str, setup: Setup, tmp_path: Pa
     is_whole = is_full() or name in WHOLE
     kind, options = {**KINDS, **AT_FULL_SIZE}[name](setup)
     words = [f"{name}={json.dumps(value)}" for name, value in options.items()]
-    cases = run_suite(kind, tmp_path, words, [] if is_whole else ["-k", " or ".join(SHORT)])
+    at = tmp_path if setup.user is None else setup.user.home
+    cases = run_suite(kind, at, words, [] if is_whole else ["-k", " or ".join(SHORT)], setup.user, setup.python)
     assert not (failed := [case for case in cases if case.outcome == "failed"]), summarize(failed)
-    on_this_machine = name in ("local", "sandbox") and in_ci()
+    on_this_machine = name in ("local", "sandbox", "slurm") and in_ci()
     may_lack = () if name in WITH_ALL_PROGRAMS or on_this_machine else MAY_LACK
-    assert not (skipped := _skipped(cases, may_lack)), summarize(skipped)
+    assert not (skipped := unexpected_skips(cases, may_lack)), summarize(skipped)
     assert {case.file for case in cases} == set(FILES) or not is_whole
     assert len(cases) > (400 if is_whole else len(SHORT))
-
-
-def _skipped(cases: list[Case], may_lack: tuple[str, ...]) -> list[Case]:
-    """The tests that were skipped for another reason than those that contain a text of `may_lack`."""
-    skipped = [case for case in cases if case.outcome == "skipped"]
-    return [case for case in skipped if not any(reason in case.detail for reason in may_lack)]

@@ -52,17 +52,19 @@ async def see_ended(pid: int) -> None:
         await ended(pid)
 
 
-def write_docker_archive(at: Path, layer: Path, variables: list[str]) -> None:
+def write_docker_archive(
+    at: Path, layer: Path, variables: list[str], *, architecture: str = "amd64", name: str = "made:here"
+) -> None:
     """An archive as `docker save` writes it, with one layer."""
     digest = hashlib.sha256(layer.read_bytes()).hexdigest()
     config = {
-        "architecture": "amd64", "os": "linux", "config": {"Env": variables},
+        "architecture": architecture, "os": "linux", "config": {"Env": variables},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]}, "history": [{}],
     }  # fmt: skip
     folder = at.parent / f"{at.name}.d"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
-    manifest = [{"Config": "config.json", "RepoTags": ["made:here"], "Layers": ["layer.tar"]}]
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with tarfile.open(at, "w") as archive:
         archive.add(folder / "manifest.json", "manifest.json")

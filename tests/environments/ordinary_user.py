@@ -2,27 +2,45 @@
 
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib.metadata import distribution, requires
 from pathlib import Path
-
-import msgspec
 
 import hermetic
 from tests.programs import unavailable
 
-PACKAGES = (Path(hermetic.__file__).parent, Path(msgspec.__file__).parent)
+
+def dependencies() -> Iterator[Path]:
+    """Packages that Hermetic needs without any extra."""
+    for requirement in requires("hermetic") or []:
+        if "extra ==" in requirement:
+            continue
+        needed = distribution(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
+        tops = {file.parts[0] for file in needed.files or []}
+        yield from (Path(str(needed.locate_file(top))) for top in tops if not top.endswith((".dist-info", "..")))
+
+
+PACKAGES = (Path(hermetic.__file__).parent, *dependencies())
 
 
 class OrdinaryUser:
     """A user with a copy of Hermetic in a directory of his own, and an interpreter that he may run."""
 
-    def __init__(self, name: str, home: Path, *, groups: Sequence[int] = ()) -> None:
+    def __init__(
+        self, name: str, home: Path, *, groups: Sequence[int] = (), packages: Sequence[Path] = PACKAGES
+    ) -> None:
         self.name, self.home, self.groups = name, home, groups
-        for package in PACKAGES:
-            shutil.copytree(package, home / "packages" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+        (home / "packages").mkdir()
+        for package in packages:
+            target = home / "packages" / package.name
+            if package.is_dir():
+                shutil.copytree(package, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(package, target)
         entry = pwd.getpwnam(name)
         self.uid, self.gid = entry.pw_uid, entry.pw_gid
         for folder, _, files in os.walk(home):

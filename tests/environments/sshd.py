@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.programs import need, need_variable, unavailable
+from tests.programs import need, need_variable
 
 SETTINGS = """\
 Port {port}
@@ -97,6 +97,21 @@ def running(at: Path, *lines: str, address: str = "127.0.0.1", around: Sequence[
         sshd.stop()
 
 
+# What an upload of the portable runtime and a login take, of a host that has little else.
+PROGRAMS = "sh cat chmod cut dd gzip id ls mkdir mv rm setsid sha256sum tar uname wc"
+
+
+@contextlib.contextmanager
+def with_programs(at: Path, programs: str) -> Iterator[Sshd]:
+    """An sshd whose accounts have these programs on PATH, and those of PROGRAMS."""
+    folder = at / "bin"
+    folder.mkdir()
+    for name in {*PROGRAMS.split(), *programs.split()}:
+        (folder / name).symlink_to(shutil.which(name, path="/usr/bin:/bin") or need(name))
+    with running(at / "sshd", f'ForceCommand export PATH={folder}; eval "$SSH_ORIGINAL_COMMAND"') as sshd:
+        yield sshd
+
+
 def shared_options() -> dict[str, Any]:
     """The options of an environment behind the sshd that scripts/engines/up has started."""
     settings = {"UserKnownHostsFile": need_variable("SSH_KNOWN_HOSTS"), "ControlPersist": "1"}
@@ -111,12 +126,6 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         return port
-
-
-def need_root() -> None:
-    """Ends the calling test where it may not change the machine's view."""
-    if os.geteuid() != 0:
-        unavailable("not root: no namespace and no sshd for others can be made")
 
 
 def _program() -> str:

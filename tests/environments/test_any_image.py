@@ -1,12 +1,15 @@
 """Images that lack Python, bash or both: the portable runtime is mounted, and nothing of it shows to commands."""
 
 import asyncio
+import io
 import os
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,10 +18,12 @@ import hermetic
 from hermetic.contract.environment import Started
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments.docker import ContainerStart
-from hermetic.environments.runtime import store
+from hermetic.environments.runtime import choice, store
 from hermetic.environments.runtime.choice import Mount, RuntimeChoice
 from hermetic.link.archive import NO_PYTHON_CODE
-from tests.environments.engines import ENGINES, ask, containers, need_engine, ours
+from hermetic.registry.records import is_id, runtime_root
+from tests.environments.apptainers import Apptainers, write_docker_archive
+from tests.environments.engines import ENGINES, ask, both_engines, containers, need_engine, ours
 from tests.programs import need, need_variable
 
 pytestmark = pytest.mark.slow
@@ -27,25 +32,28 @@ SECONDS = 60.0
 WHICH = {
     "IMAGE_BASE": "image",
     "IMAGE_NOPYTHON": "portable python",
+    "IMAGE_MINIMAL": "portable python",
     "IMAGE_NOBASH": "portable bash",
     "IMAGE_SCRATCH": "portable python and bash",
     "IMAGE_MUSL": "portable python and bash",
 }
 
 
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
-    need_engine(request.param)
-    return str(request.param)
+IN_PODMAN = ("IMAGE_SCRATCH", "IMAGE_NOBASH")  # the mounts of both programs, and of bash alone
+EVERY = [
+    pytest.param(engine, image, marks=() if engine == "docker" or image in IN_PODMAN else pytest.mark.full)
+    for engine in ENGINES
+    for image in WHICH
+]
 
 
-@pytest.mark.parametrize("image", WHICH)
+@pytest.mark.parametrize(("engine", "image"), EVERY, indirect=["engine"])
 async def test_only_what_an_image_lacks_is_brought_along(engine: str, image: str) -> None:
     async with hermetic.open(engine, image=need_variable(image)) as env:
         info = await env.info()
         assert (info.runtime, info.weak) == (WHICH[image], ())
         await env.run('kept="two words"')
-        has_python = image in ("IMAGE_BASE", "IMAGE_NOBASH")
+        has_python = image in ("IMAGE_BASE", "IMAGE_MINIMAL", "IMAGE_NOBASH")
         assert (await env.run("command -v python3")).output == "/usr/bin/python3\n" * has_python
         assert (await env.run('echo "$kept"')).output == "two words\n"
 
@@ -105,6 +113,42 @@ async def test_terminals_scripts_files_and_trees_work_there(engine: str) -> None
         assert (await env.run(left)).output == ""
 
 
+async def test_a_python_without_ctypes_is_used_where_nothing_better_can_be_had(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none() -> store.Runtime:
+        raise store.CannotBuild("no portable runtime can be built here")
+
+    monkeypatch.setattr(choice, "portable", none)
+    async with hermetic.open(engine, image=need_variable("IMAGE_MINIMAL")) as env:
+        info = await env.info()
+        assert (info.runtime, info.weak != ()) == ("image", True)
+
+
+@both_engines
+@pytest.mark.parametrize("programs", [(), ("usr/bin/python3", "usr/bin/bash")])
+async def test_an_image_for_another_architecture_is_refused(
+    engine: str, programs: tuple[str, ...], tmp_path: Path
+) -> None:
+    with open("/bin/true", "rb") as file:  # noqa: ASYNC230
+        program = bytearray(file.read())
+    program[18:20] = (243).to_bytes(2, "little")  # RISC-V, in its header
+    with tarfile.open(tmp_path / "layer.tar", "w") as layer:
+        for path in programs:
+            member = tarfile.TarInfo(path)
+            member.size, member.mode = len(program), 0o755
+            layer.addfile(member, io.BytesIO(program))
+    image = f"hermetic-test-foreign-{os.getpid()}:latest"
+    write_docker_archive(tmp_path / "image.tar", tmp_path / "layer.tar", [], architecture="riscv64", name=image)
+    ask(engine, ["load", "--input", str(tmp_path / "image.tar")])
+    try:
+        with pytest.raises(EnvironmentUnavailable, match=r"is for riscv64 machines, and this one is .*; use an image"):
+            await hermetic.open(engine, image=image)
+        assert ours(engine) == []
+    finally:
+        ask(engine, ["rmi", "--force", image])
+
+
 @contextmanager
 def changed_image(engine: str, base: str, variables: dict[str, str], files: Path | None = None) -> Iterator[str]:
     """An image like another, with more variables and the files of a directory in its root."""
@@ -153,38 +197,61 @@ async def test_what_the_image_preloads_is_left_to_its_own_programs(
             assert bool(notes) == (not seen)
 
 
+@pytest.fixture(params=[*ENGINES, "apptainer", "sandbox"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Options of an environment that gets the runtime by a mount."""
+    kind = str(request.param)
+    if kind == "apptainer":
+        Apptainers(tmp_path, monkeypatch)
+        return {"kind": kind, "image": need_variable("IMAGE_SCRATCH_SIF")}
+    if kind == "sandbox":
+        need("bwrap")
+        (tmp_path / "workspace").mkdir()
+        return {"kind": kind, "workspace": str(tmp_path / "workspace"), "runtime": "portable"}
+    need_engine(kind)
+    return {"kind": kind, "image": need_variable("IMAGE_SCRATCH")}
+
+
+def left(place: dict[str, Any]) -> list[str]:
+    """What is there of an environment that did not come up."""
+    directories = [path.name for path in runtime_root().iterdir() if is_id(path.name)]
+    return directories + (ours(place["kind"]) if place["kind"] in ENGINES else [])
+
+
 async def test_an_engine_that_cannot_mount_it_is_an_error_that_says_what_to_do(
-    engine: str, monkeypatch: pytest.MonkeyPatch
+    place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = [Mount("/nowhere/on/this/machine", "/.hermetic")]
     monkeypatch.setattr(RuntimeChoice, "mounts", property(lambda choice: wrong if choice.lacks else []))
     with pytest.raises(
-        EnvironmentUnavailable, match="cannot be mounted or does not run there; use an environment with"
+        EnvironmentUnavailable, match=r"(?s)cannot be mounted or does not run there; use an environment with.*nowhere"
     ):
-        await hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"))
-    assert ours(engine) == []
+        await hermetic.open(**place)
+    assert left(place) == []
 
 
-async def test_a_runtime_that_the_kernel_refuses_is_an_error_that_says_what_to_do(
-    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_runtime_that_the_kernel_is_too_old_for_is_an_error_that_says_what_to_do(
+    place: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As the C library says it; no kernel is so old that it could be had for a test."""
     runtime = await store.portable()
     broken = tmp_path / "runtime"
     shutil.copytree(runtime.directory, broken)
     (broken / "python/bin/python3").write_text("#!/bin/sh\necho FATAL: kernel too old >&2; exit 127\n")
     damaged = msgspec.structs.replace(runtime, directory=str(broken))
 
-    async def prepare(self: RuntimeChoice) -> None:
-        self.runtime = damaged if self.lacks else None
+    async def obtain(self: RuntimeChoice) -> store.Runtime:
+        return damaged
 
-    monkeypatch.setattr(RuntimeChoice, "prepare", prepare)
+    monkeypatch.setattr(RuntimeChoice, "obtain", obtain)
     with pytest.raises(
         EnvironmentUnavailable, match=r"(?s)does not run there; use an environment with.*kernel too old"
     ):
-        await hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"))
-    assert ours(engine) == []
+        await hermetic.open(**place)
+    assert left(place) == []
 
 
+@both_engines
 async def test_a_container_that_is_removed_behind_our_back_is_lost(engine: str) -> None:
     env = await hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"))
     process = await env.start("echo up; busybox sleep 600")
@@ -227,6 +294,7 @@ async def test_long_output_is_kept_without_a_directory_for_it(engine: str, user:
         assert result.output.endswith("line 99999\n")
 
 
+@both_engines
 async def test_another_image_of_the_same_name_is_noticed(engine: str) -> None:
     name = f"hermetic-test-renamed-{os.getpid()}"
     try:

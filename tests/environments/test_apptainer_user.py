@@ -1,7 +1,6 @@
 """Apptainer containers of an ordinary user: no rights are needed, and nothing is left either."""
 
 import json
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 
 from hermetic.registry.host_process import ended
 from tests.environments.ordinary_user import OrdinaryUser
-from tests.programs import need_variable, unavailable
+from tests.programs import need_root, need_variable
 
 JOURNEY = """
 import asyncio, json, pathlib, sys
@@ -52,8 +51,7 @@ asyncio.run(main())
 @pytest.fixture
 def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[OrdinaryUser]:
     """The user that the engines script makes, with short directories of his own."""
-    if os.geteuid() != 0:
-        unavailable("only root can run something as another user")
+    need_root("only root can run something as another user")
     name = need_variable("APPTAINER_USER")
     with tempfile.TemporaryDirectory(prefix="hm-", dir="/tmp") as home:
         yield OrdinaryUser(name, Path(home))

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import platform
 import signal
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,9 +15,10 @@ from typing import Any
 import pytest
 
 import hermetic
-from tests.environments.engines import need_engine
+from tests.environments.engines import PODMAN, need_engine
+from tests.environments.ordinary_user import OrdinaryUser
 from tests.environments.sandboxes import sandbox
-from tests.programs import need_variable
+from tests.programs import need_root, need_variable
 from tests.scenarios.living import begin
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="there is no holder for this machine yet")
@@ -48,7 +51,7 @@ except OSError:
 """
 
 
-@pytest.fixture(params=["docker", "podman", "sandbox"])
+@pytest.fixture(params=["docker", PODMAN, "sandbox"])
 def kind(request: pytest.FixtureRequest) -> str:
     """A kind whose commands have no rights over other processes."""
     return str(request.param)
@@ -77,6 +80,33 @@ async def test_no_command_traces_or_reads_the_resident(kind: str, tmp_path: Path
         assert said.output == "Permission denied\n"
         holder = (await environment.run("cat /proc/*/comm 2> /dev/null | grep -c hermetic-holder")).output
         assert holder == "1\n"
+
+
+JOURNEY = """
+import asyncio, json, sys
+import hermetic
+
+async def main():
+    attack, backwards = sys.argv[1:]
+    async with hermetic.open("local", login=False) as env:
+        process = await env.start("read -rs x; echo ready; sleep 100", pty=True)
+        await process.write_secret(backwards[::-1])
+        await process.wait_for("ready", timeout=60)
+        info = await env.info()
+        said = [(await env.run([sys.executable, "-c", attack, str(pid), backwards])).output
+                for pid in (info.pid, info.guardian)]
+        print(json.dumps(said))
+
+asyncio.run(main())
+"""
+
+
+def test_on_this_machine_neither_resident_nor_guardian_is_read_by_their_own_user() -> None:
+    need_root("only root can run something as another user")
+    with tempfile.TemporaryDirectory(prefix="hm-", dir="/tmp") as home:
+        user = OrdinaryUser(need_variable("APPTAINER_USER"), Path(home))
+        said = user.run(JOURNEY, ATTACK, SECRET[::-1], XDG_RUNTIME_DIR=home)
+    assert json.loads(said) == ["Permission denied\n"] * 2
 
 
 async def test_the_holder_has_no_memory_and_can_do_nothing(kind: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hermetic.environments.containers.client import EngineClient
 from hermetic.environments.docker import Docker
 from tests.environments.engines import need_engine
 from tests.environments.ordinary_user import OrdinaryUser
-from tests.programs import need_variable, unavailable
+from tests.programs import need_root, need_variable
 
 
 @pytest.mark.parametrize("kind", ["docker", "podman"])
@@ -41,8 +41,7 @@ print(asyncio.run(EngineClient(sys.argv[1], {"DOCKER_HOST": "unix://" + sys.argv
 
 @pytest.fixture
 def user() -> Iterator[OrdinaryUser]:
-    if os.geteuid() != 0:
-        unavailable("only root can run something as another user")
+    need_root("only root can run something as another user")
     with tempfile.TemporaryDirectory(prefix="hm-", dir="/tmp") as home:
         user = OrdinaryUser(need_variable("APPTAINER_USER"), Path(home))
         for name in ("run", "xdg"):

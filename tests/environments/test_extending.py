@@ -1,6 +1,5 @@
 """The kind of environment on the page about extending works as it stands there, and passes the suite."""
 
-import os
 import tomllib
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import hermetic
 from tests.conformance.suite import SHORT, run_suite, summarize
 from tests.docs.pages import blocks
 from tests.environments.plugins import install
-from tests.programs import need, unavailable
+from tests.programs import need, need_root
 from tests.sizes import is_full
 
 PAGE = "docs/how-to/add-a-backend.md"
@@ -20,8 +19,7 @@ PAGE = "docs/how-to/add-a-backend.md"
 def chroot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The kind of the page, known by the entry point of the page."""
     need("chroot")
-    if os.geteuid() != 0:
-        unavailable("chroot is for root")
+    need_root("chroot is for root")
     code, _ = blocks(PAGE, "python")
     (project,) = blocks(PAGE, "toml")
     points = tomllib.loads(project.text)["project"]["entry-points"]["hermetic.environments"]

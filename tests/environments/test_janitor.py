@@ -52,7 +52,7 @@ def nothing_on_this_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with TemporaryDirectory(prefix="hm-spool-", dir="/var/tmp") as spool:  # on a disk, where others have theirs too
         monkeypatch.setenv("HERMETIC_SPOOL_DIR", spool)
         yield
-        eventually(lambda: os.listdir(runtime_root()) == os.listdir(spool) == [])
+        eventually(lambda: os.listdir(runtime_root()) == os.listdir(spool) == [], seconds=60)
 
 
 def dict_of_kinds() -> dict[str, Callable[[], type[Backend]]]:
@@ -99,13 +99,19 @@ def test_a_killed_caller_leaves_nothing_after_the_lease() -> None:
 
 
 def test_a_caller_killed_while_it_opens_leaves_nothing() -> None:
-    for turn in range(scale(60)):
+    with opener(lease=0.2) as caller:
+        assert caller.stdout is not None
+        caller.stdout.readline()
+        began = time.monotonic()
+        assert caller.stdout.readline() == b"open\n"
+        took = time.monotonic() - began
+        caller.kill()
+    turns = scale(60)
+    for turn in range(turns):
         with opener(lease=0.2) as caller:
             assert caller.stdout is not None
             caller.stdout.readline()
-            time.sleep(
-                turn * 0.06 / scale(60)
-            )  # an opening takes about that long: it is cut at another point each time
+            time.sleep(took * turn / turns)  # each opening is cut at another point
             caller.kill()
 
 

@@ -9,6 +9,7 @@ import pytest
 from hermetic.contract.errors import ConfigError
 from hermetic.registry.private import is_in_memory, make_private, spool_base
 from hermetic.registry.records import runtime_root
+from tests.programs import need_root
 
 
 def test_a_directory_is_made_for_us_alone(tmp_path: Path) -> None:
@@ -24,8 +25,8 @@ def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None
         make_private(open_to_all, "S")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 def test_a_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    need_root("only root can give a directory away")
     foreign = tmp_path / "foreign"
     foreign.mkdir(mode=0o700)
     os.chown(foreign, 12345, 12345)

@@ -13,7 +13,7 @@ from hermetic.environments import sandbox
 from hermetic.environments.isolation.cgroups import Cgroup, limits_besides, make_cgroup, members, remove_cgroup
 from tests.environments.sandboxes import kept_of
 from tests.environments.sandboxes import sandbox as open_sandbox
-from tests.programs import need
+from tests.programs import need, need_root
 
 GIB = 1 << 30
 
@@ -51,8 +51,7 @@ def test_where_nothing_can_limit_that_is_told(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_limit_that_was_asked_for_and_cannot_be_had_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("the kernel counts the processes of everybody but root")
+    need_root("the kernel counts the processes of everybody but root")
     monkeypatch.setattr(sandbox, "make_cgroup", lambda *_, **__: Cgroup())
     with pytest.raises(hermetic.Unsupported, match="nothing here can enforce pids"):
         async with open_sandbox(tmp_path, pids=64):

@@ -22,12 +22,12 @@ from hermetic.environments.profile import (
     select_profile,
 )
 from tests.environments.apptainers import Apptainers
-from tests.environments.engines import ask, containers, need_engine
+from tests.environments.engines import PODMAN, ask, containers, need_engine
 from tests.environments.sshd import running
 from tests.programs import need, need_variable
 
 SECRET = "only-this-service"
-KINDS = ("docker", "podman", "sandbox", "apptainer")  # which show files as they are; ssh sends copies
+KINDS = ("docker", PODMAN, "sandbox", "apptainer")  # which show files as they are; ssh sends copies
 
 
 class Profile:
@@ -129,7 +129,7 @@ async def test_a_living_task_is_not_handed_out_with_other_files(kind: str, profi
             await env.close(remove=True)
 
 
-@pytest.mark.parametrize("kind", ["docker", "podman"])
+@pytest.mark.parametrize("kind", ["docker", PODMAN])
 async def test_the_files_are_part_of_what_a_container_is(kind: str, profile: Profile, tmp_path: Path) -> None:
     async with place(kind, tmp_path, credential_files=["tokens/mail.json"]) as env:
         (name,) = containers(kind, f"hermetic.id={env.id}")

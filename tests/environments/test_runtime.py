@@ -3,15 +3,18 @@
 import asyncio
 import errno
 import gzip
+import json
 import os
 import shutil
 import struct
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import time
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,8 +32,9 @@ from hermetic.registry import file_lock
 from hermetic.registry.private import spool_base
 from hermetic.registry.records import Records, runtime_root
 from hermetic.tools.files.access import write_bounds
-from tests.environments.ordinary_user import OrdinaryUser
-from tests.programs import unavailable
+from tests.environments.ordinary_user import PACKAGES, OrdinaryUser
+from tests.environments.sandboxes import sandbox
+from tests.programs import need, need_root, unavailable
 
 WHOLE_BYTES, LEAN_BYTES = 14_000_000, 6_000_000  # of the archives
 
@@ -43,23 +47,41 @@ print(runtime.directory, runtime.version)
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shared() -> Runtime:
+    """A runtime in the cache that all tests share."""
+    return asyncio.run(store.portable(lean=True))
+
+
+@pytest.fixture
+def cache(shared: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, with copies of what the shared one holds."""
-    runtime = asyncio.run(store.portable(lean=True))
-    shared = store.runtime_cache()
+    keys = [path for path in store.runtime_cache().glob("*.key") if shared.digest in path.read_text()]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     base = store.runtime_cache()
-    shutil.copytree(runtime.directory, base / runtime.digest)
-    for path in shared.glob("*.key"):
-        if path.read_text() == runtime.digest:
-            shutil.copy(path, base)
+    shutil.copytree(shared.directory, base / shared.digest)
+    for path in keys:
+        shutil.copy(path, base)
     return base
+
+
+@pytest.fixture
+def builds(shared: Runtime, cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The directories of builds. Each is a copy of the shared runtime, because the store around it is tested."""
+    found = []
+    sources = [Path(path) for key in cache.glob("*.key") for path in json.loads(key.read_text())["sources"]]
+
+    def copy(root: Path, *, prefix: str, lean: bool) -> build.Built:
+        found.append(root)
+        shutil.copytree(shared.directory, root / prefix[1:], ignore=shutil.ignore_patterns(store.MANIFEST))
+        return build.Built(shared.version, sources)
+
+    monkeypatch.setattr(build, "build", copy)
+    return found
 
 
 def inside(runtime: Runtime, root: Path, *argv: str, **environ: str) -> str:
     """The output of a program in a root that holds the runtime alone."""
-    if os.geteuid() != 0:
-        unavailable("only root can chroot")
+    need_root("only root can chroot")
     target = root / runtime.prefix[1:]
     if not target.exists():
         shutil.copytree(runtime.directory, target)
@@ -104,6 +126,25 @@ def test_the_whole_standard_library_is_there(tmp_path: Path) -> None:
     assert inside(runtime, tmp_path, runtime.python, "-I", "-c", code) == "ok"
 
 
+def test_servers_are_verified_by_the_certificates_of_the_environment(tmp_path: Path) -> None:
+    """Which other distributions keep elsewhere."""
+    runtime = asyncio.run(store.portable())
+    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=test"]
+    certificate = tmp_path / "certificate"
+    files = ["-days", "2", "-keyout", os.devnull, "-out", str(certificate)]
+    subprocess.run([need("openssl"), *words, *files], check=True, capture_output=True)
+    code = "import ssl; print(len(ssl.create_default_context().get_ca_certs()))"
+    root = tmp_path / "root"
+    assert inside(runtime, root, runtime.python, "-I", "-c", code) == "0"
+    for path in ("etc/pki/tls/certs/ca-bundle.crt", "etc/ssl/cert.pem", "etc/ssl/certs/ca-certificates.crt"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(certificate, root / path)
+        assert inside(runtime, root, runtime.python, "-I", "-c", code) == "1"
+        (root / path).unlink()
+    shutil.copy(certificate, root / "own.pem")
+    assert inside(runtime, root, runtime.python, "-I", "-c", code, SSL_CERT_FILE="/own.pem") == "1"
+
+
 @pytest.mark.parametrize(("lean", "most"), [(False, WHOLE_BYTES), (True, LEAN_BYTES)])
 def test_archives_are_small_and_reproducible(lean: bool, most: int) -> None:
     runtime = asyncio.run(store.portable(lean=lean))
@@ -133,27 +174,43 @@ def test_it_is_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.runtimes() == [first]
 
 
-def test_openers_at_the_same_time_share_one_build(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    builds = []
+def test_openers_at_the_same_time_share_one_build(cache: Path, builds: list[Path]) -> None:
     shutil.rmtree(cache)
-
-    def counted(root: Path, *, prefix: str, lean: bool) -> str:
-        builds.append(root)
-        return original(root, prefix=prefix, lean=lean)
 
     async def both() -> tuple[Runtime, Runtime]:
         return await asyncio.gather(store.portable(lean=True), store.portable(lean=True))
 
-    original = build.build
-    monkeypatch.setattr(build, "build", counted)
     first, second = asyncio.run(both())
     assert first == second
     assert len(builds) == 1
     assert not list(cache.glob(".building-*")) + list(cache.glob("*.lock"))
 
 
+def test_a_new_version_of_a_library_is_built_in(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that only the caller's LD_LIBRARY_PATH leads to."""
+    before = asyncio.run(store.portable(lean=True))
+    python = build.source_files()[0]
+    (library,) = (path for path in build._libraries([python]) if path.name.startswith("libm."))
+    own = tmp_path / "lib" / library.name
+    own.parent.mkdir()
+    shutil.copy(library, own)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(own.parent))
+    first = asyncio.run(store.portable(lean=True))
+    assert first == before  # the same content
+    inode = Path(first.directory, "lib", own.name).stat().st_ino
+    data = bytearray(own.read_bytes())
+    note = data.index(b"GNU C Library") if b"GNU C Library" in data else data.rindex(b"GNU")
+    data[note : note + 3] = b"New"
+    own.write_bytes(data)
+    second = asyncio.run(store.portable(lean=True))
+    assert second.digest != first.digest
+    assert b"New" in Path(second.directory, "lib", own.name).read_bytes()
+    assert Path(first.directory, "lib", own.name).stat().st_ino == inode
+    assert asyncio.run(store.portable(lean=True)) == second
+
+
 @pytest.mark.parametrize("damage", ["shortened", "changed", "removed"])
-def test_a_damaged_runtime_is_built_again(cache: Path, damage: str) -> None:
+def test_a_damaged_runtime_is_built_again(cache: Path, builds: list[Path], damage: str) -> None:
     runtime = asyncio.run(store.portable(lean=True))
     library = Path(runtime.directory, "lib", "libc.so.6")
     content = library.read_bytes()
@@ -163,7 +220,9 @@ def test_a_damaged_runtime_is_built_again(cache: Path, damage: str) -> None:
         library.write_bytes(content[:-1] if damage == "shortened" else content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(Damaged, match=r"libc\.so\.6 is not as it was built; use an environment with python3"):
         asyncio.run(store.runtime_at(runtime.directory))
-    assert asyncio.run(store.portable(lean=True)).digest
+    assert asyncio.run(store.portable(lean=True)) == runtime
+    assert library.read_bytes() == content
+    assert len(builds) == 1
     assert not list(cache.glob(".building-*"))
 
 
@@ -179,26 +238,27 @@ def test_a_runtime_of_another_architecture_is_refused(cache: Path, monkeypatch: 
         asyncio.run(store.runtime_at(runtime.directory))
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(build, "_copy", full)
-    with pytest.raises(
-        EnvironmentUnavailable, match="No space left on device; free 60 MB there, or set XDG_CACHE_HOME"
-    ):
-        asyncio.run(store.portable(lean=True))
-    assert not list(store.runtime_cache().iterdir())
+@contextmanager
+def mounted(at: Path, options: str) -> Iterator[None]:
+    """A file system in memory, as the cache."""
+    need_root("only root can mount")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"{options},mode=700", "tmpfs", at], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", at], check=True)
 
 
-def test_a_full_disk_of_a_program_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(build, "COMPILE", "import sys; sys.exit('[Errno 28] No space left on device')")
-    with pytest.raises(EnvironmentUnavailable, match="No space left on device; free 60 MB there, or set XDG_CACHE"):
-        asyncio.run(store.portable(lean=True))
-    assert not list(store.runtime_cache().iterdir())
+@pytest.mark.parametrize("megabytes", [1, 5, 7, 8, 9, 12])
+def test_a_full_disk_leaves_nothing(megabytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules are copied, then compiled, then programs and libraries are copied: the disk is full in each step."""
+    with mounted(tmp_path, f"size={megabytes}m"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        with pytest.raises(
+            EnvironmentUnavailable, match="No space left on device; free 60 MB there, or set XDG_CACHE_HOME"
+        ):
+            asyncio.run(store.portable(lean=True))
+        assert not list(store.runtime_cache().iterdir())
 
 
 def test_an_archive_on_a_full_disk_is_explained(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,15 +272,10 @@ def test_an_archive_on_a_full_disk_is_explained(cache: Path, monkeypatch: pytest
 
 
 def test_a_cache_where_no_program_runs_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if os.geteuid() != 0:
-        unavailable("only root can mount")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec,mode=700", "tmpfs", tmp_path], check=True)
-    try:
+    with mounted(tmp_path, "noexec"):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         with pytest.raises(EnvironmentUnavailable, match=r"\(noexec\): set XDG_CACHE_HOME to another directory"):
             asyncio.run(store.portable(lean=True))
-    finally:
-        subprocess.run(["umount", tmp_path], check=True)
 
 
 def test_a_user_without_a_home_is_told_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,6 +344,7 @@ def test_the_same_content_built_again_leaves_the_one_in_use(cache: Path) -> None
     assert Path(runtime.directory).stat().st_ino == inode
 
 
+@pytest.mark.usefixtures("builds")
 def test_a_damaged_runtime_stays_for_those_that_use_it(cache: Path) -> None:
     runtime = asyncio.run(store.portable(lean=True))
     Path(runtime.directory, "lib", "libc.so.6").unlink()
@@ -302,6 +358,7 @@ def test_a_damaged_runtime_stays_for_those_that_use_it(cache: Path) -> None:
     assert asyncio.run(store.runtime_at(runtime.directory)) == runtime
 
 
+@pytest.mark.usefixtures("builds")
 def test_a_forged_runtime_is_not_used(cache: Path) -> None:
     """One with a manifest that fits its files, at the path of another."""
     runtime = asyncio.run(store.portable(lean=True))
@@ -411,6 +468,32 @@ def test_the_command_line_builds_lists_and_names_runtimes(capfd: pytest.CaptureF
     assert f"{runtime.directory}  " in capfd.readouterr().out
 
 
+def test_the_first_build_says_what_takes_its_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    for said in (["building the portable runtime, once for this Python and bash", "built the portable runtime in"], []):
+        words = [sys.executable, "-m", "hermetic", "runtime", "build", "--lean"]
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True, timeout=600)
+        lines = done.stderr.splitlines()
+        assert len(lines) == len(said)
+        assert all(text in line for text, line in zip(said, lines, strict=True))
+        assert done.stdout.startswith(str(tmp_path))
+
+
+async def test_garbage_collection_keeps_a_runtime_that_an_environment_uses(cache: Path, tmp_path: Path) -> None:
+    runtime = await store.portable(lean=True)
+    long_ago = time.time() - store.UNUSED_SECONDS - 60
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    async with sandbox(workspace, runtime=runtime.directory) as env:
+        os.utime(cache / f"{runtime.digest}.used", (long_ago, long_ago))
+        removed = await garbage.collect(Records(runtime_root()))
+        assert [one for one in removed if one.what == "runtime"] == []
+        assert (await env.run("echo runs on")).output == "runs on\n"
+        assert (await env.run("bash -c 'echo $BASH_VERSION'")).exit_code == 0
+    removed = await garbage.collect(Records(runtime_root()))
+    assert Removed(what="runtime", name=runtime.directory) in removed
+
+
 async def test_garbage_collection_removes_an_unused_runtime(cache: Path) -> None:
     runtime = await store.portable(lean=True)
     long_ago = time.time() - store.UNUSED_SECONDS - 60
@@ -419,10 +502,42 @@ async def test_garbage_collection_removes_an_unused_runtime(cache: Path) -> None
     assert Removed(what="runtime", name=runtime.directory) in removed
 
 
+def standalone() -> list[str]:
+    """Standalone builds of Python on this machine, of our version, where uv and others put them."""
+    version = f"3.{sys.version_info.minor}"
+    patterns = (
+        f".local/share/uv/python/cpython-{version}*/bin/python{version}",
+        f".local/share/*/cpython-{version}*/bin/python{version}",
+    )
+    return [str(path) for pattern in patterns for path in Path.home().glob(pattern)]
+
+
+@pytest.mark.parametrize("python", ["moved", *standalone()])
+def test_one_is_built_from_a_python_that_lies_anywhere(python: str, tmp_path: Path) -> None:
+    """As that of a standalone build, which finds its standard library beside itself."""
+    version = f"python3.{sys.version_info.minor}"
+    if python == "moved":
+        (tmp_path / "own/bin").mkdir(parents=True)
+        shutil.copy(build.source_files()[0], tmp_path / "own/bin/python3")
+        left_out = shutil.ignore_patterns("test", "tests", "site-packages", "dist-packages", "__pycache__", "config-*")
+        source = sysconfig.get_path("stdlib")
+        shutil.copytree(source, tmp_path / "own" / sys.platlibdir / version, ignore=left_out, symlinks=False)
+        python = str(tmp_path / "own/bin/python3")
+    for package in PACKAGES:
+        shutil.copytree(package, tmp_path / "packages" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    environ = {
+        "PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "packages"), "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }  # fmt: skip
+    done = subprocess.run([python, "-c", BUILD], env=environ, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    runtime = asyncio.run(store.runtime_at(done.stdout.split()[0]))
+    code = "import json, sys; print(sys.prefix)"
+    assert inside(runtime, tmp_path / "root", runtime.python, "-I", "-S", "-c", code) == "/.hermetic/python"
+
+
 def test_an_ordinary_user_builds_one_from_a_system_python(tmp_path: Path) -> None:
     """Also from Debian's python3 where the user may not run ours."""
-    if os.geteuid() != 0:
-        unavailable("only root becomes another user")
+    need_root("only root becomes another user")
     home = Path(tempfile.mkdtemp(prefix="hm-user-", dir="/tmp"))
     try:
         user = OrdinaryUser("nobody", home)

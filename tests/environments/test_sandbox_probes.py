@@ -10,7 +10,7 @@ import pytest
 import hermetic
 from hermetic.registry.records import Records, runtime_root
 from tests.environments.sandboxes import kept_of, run_program, sandbox
-from tests.programs import need
+from tests.programs import need, need_root
 
 CANARY = "canary-7f3a"
 
@@ -373,8 +373,8 @@ async def test_probe_66_a_background_child_does_not_hold_the_result(tmp_path: Pa
 # -- 8. the way in
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can try as another user")
 async def test_probe_85_another_user_cannot_reach_the_resident(tmp_path: Path) -> None:
+    need_root("only root can try as another user")
     code = "import socket, sys\ntry: socket.socket(1).connect(sys.argv[1])\nexcept PermissionError: print('refused')"
     async with sandbox(tmp_path) as environment:
         record = Records(runtime_root()).read(environment.id)

@@ -14,7 +14,7 @@ from hermetic.environments.sandbox import SandboxFiles
 from tests.environments.ordinary_user import OrdinaryUser
 from tests.environments.sandboxes import nothing_left
 from tests.environments.test_sandbox import OPEN_AND_WAIT
-from tests.programs import need, need_variable, unavailable
+from tests.programs import need, need_root, need_variable
 
 JOURNEY = """
 import asyncio, json, os, sys
@@ -75,8 +75,7 @@ asyncio.run(main())
 def user() -> Iterator[OrdinaryUser]:
     """The user that the engines script makes, with short directories of his own."""
     need("bwrap")
-    if os.geteuid() != 0:
-        unavailable("only root can run something as another user")
+    need_root("only root can run something as another user")
     with tempfile.TemporaryDirectory(prefix="hm-", dir="/tmp") as home:
         user = OrdinaryUser(need_variable("APPTAINER_USER"), Path(home))
         for name in ("ws", "run"):

@@ -20,7 +20,7 @@ from hermetic.environments.isolation.seccomp import (
     docker_profile,
 )
 from tests.environments.syscalls import PLAIN, told
-from tests.programs import need, need_variable
+from tests.programs import need, need_variable, unavailable
 
 MACHINE = platform.machine()
 NUMBERS = [
@@ -115,7 +115,7 @@ def test_an_engine_gives_no_call_back_for_a_capability(profile: str) -> None:
 def test_every_call_the_kernel_names_is_either_allowed_refused_or_asked_about(machine: str) -> None:
     header = HEADERS[machine]
     if not header.exists():
-        pytest.skip(f"no {header}; install linux-libc-dev")
+        unavailable(f"no {header}; install linux-libc-dev")
     named = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text())
     known = {name for name, _ in named if not name.endswith("time64") and not name.endswith("64_time")}
     known -= {name for name in known if re.fullmatch(r"clock_\w+64", name)} | {"timer_gettime64", "timer_settime64"}

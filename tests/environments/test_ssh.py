@@ -17,7 +17,8 @@ from hermetic import ConfigError, EnvironmentUnavailable, Unreachable
 from hermetic.environments.ssh import Ssh
 from hermetic.environments.ssh_client import Target
 from hermetic.registry.records import LONGEST_ROOT, Records, runtime_root
-from tests.environments.sshd import Sshd, free_port, need_root, running
+from tests.environments.sshd import Sshd, free_port, running
+from tests.programs import need_root
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def test_the_control_socket_fits_whatever_the_host_is_called() -> None:
     seen = set()
     for host in ("h", "h" * 250, "other"):
         words = Target(host=host, user="u" * 100).shell(longest, "true")
-        [path] = [word.removeprefix("ControlPath=") for word in words if word.startswith("ControlPath=")]
+        [path] = [word.removeprefix("ControlPath=").strip('"') for word in words if word.startswith("ControlPath=")]
         assert len(path) + len(".0123456789abcdef") < 108  # ssh binds a longer name first
         assert re.fullmatch("c-[0-9a-f]{16}", Path(path).name)
         seen.add(path)
@@ -199,7 +200,7 @@ async def test_a_python_that_is_too_old_is_told(tmp_path: Path) -> None:
 @pytest.fixture
 def in_run() -> Iterator[Path]:
     """A directory that is seen where /tmp is another."""
-    need_root()
+    need_root("only root can change the machine's view")
     path = Path("/run") / f"hermetic-test-{os.getpid()}"
     yield path
     shutil.rmtree(path)

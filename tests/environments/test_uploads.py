@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +18,9 @@ import hermetic
 from hermetic import EnvironmentUnavailable, Unreachable
 from hermetic.environments.runtime import store, upload
 from tests.environments.plugins import install_jail
-from tests.environments.sshd import need_root, running
-from tests.programs import need
+from tests.environments.sshd import with_programs
+from tests.programs import need_root
+from tests.sizes import at_full_size
 
 SECONDS = 60.0
 Words = list[str]
@@ -88,7 +90,7 @@ async def test_it_is_uploaded_once_to_a_private_directory(jail: Jail) -> None:
     (runtime,) = jail.runtimes
     assert runtime.stat().st_mode & 0o777 == 0o700
     assert len(f"/{runtime.relative_to(jail.root)}/ld.so") <= 27
-    assert sorted(path.name for path in runtime.iterdir() if path.name.startswith(".")) == []
+    assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == [".runtime"]
     before = parts(jail)
     assert before > 1
     assert await works(jail) == "portable python and bash"
@@ -121,7 +123,7 @@ async def test_an_upload_that_breaks_off_is_continued(jail: Jail) -> None:
     assert parts(jail) == 2 * whole
 
 
-@pytest.mark.parametrize("damage", ["missing", "shorter", "changed"])
+@pytest.mark.parametrize("damage", ["changed", *at_full_size("missing", "shorter")])
 async def test_a_runtime_that_was_damaged_there_is_sent_again(jail: Jail, damage: str) -> None:
     await works(jail)
     file = jail.runtimes[0] / "lib/libc.so.6"
@@ -148,7 +150,7 @@ async def test_what_is_damaged_on_its_way_is_sent_once_more(jail: Jail, times: i
 @pytest.fixture
 def small_disk(jail: Jail) -> Iterator[Path]:
     """A file system of three megabytes in the home there."""
-    need_root()
+    need_root("only root can change the machine's view")
     home = jail.root / "root"
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", home], check=True)
     yield home
@@ -247,8 +249,89 @@ async def test_a_home_outside_ascii_is_passed_over(jail: Jail) -> None:
     assert [path.parent for path in jail.runtimes] == [jail.root / "tmp"]
 
 
+async def test_a_directory_of_no_runtime_is_passed_over(jail: Jail) -> None:
+    """Its name is short, so it may be that of anything in the home."""
+    await works(jail)
+    (first,) = jail.runtimes
+    shutil.rmtree(first)
+    first.mkdir(mode=0o755)
+    (first / "notes").write_text("kept")
+    assert await works(jail) == "portable python and bash"
+    assert [path.name for path in first.iterdir()] == ["notes"]
+    assert first.stat().st_mode & 0o777 == 0o755
+    (second,) = set(jail.runtimes) - {first}
+    assert second.parent == first.parent
+
+
+async def test_a_short_name_that_another_runtime_has_is_passed_over(jail: Jail) -> None:
+    await works(jail)
+    (first,) = jail.runtimes
+    (first / ".runtime").write_text("another\n")
+    before = (first / "lib/libc.so.6").stat().st_ino
+    assert await works(jail) == "portable python and bash"
+    assert (first / "lib/libc.so.6").stat().st_ino == before
+    assert len(jail.runtimes) == 2
+
+
+def age(runtime: Path) -> None:
+    """Makes an upload one that was not used for long."""
+    then = time.time() - (upload.UNUSED_DAYS + 1) * 86400
+    os.utime(runtime / ".runtime", (then, then))
+
+
+async def test_an_upload_removes_others_that_were_not_used_for_long(jail: Jail, tmp_path: Path) -> None:
+    runtime = await store.portable(lean=True)
+    other = tmp_path / "other"  # another version
+    shutil.copytree(runtime.directory, other)
+    (other / store.MANIFEST).write_bytes((other / store.MANIFEST).read_bytes() + b"\n")
+    (jail.root / "root/.hidden").mkdir()  # not ours
+    async with jail.open() as env:
+        (first,) = (path for path in jail.runtimes if path.name != ".hidden")
+        age(first)
+        await works(jail, runtime=str(other))
+        assert (await env.run("echo runs on")).output == "runs on\n"
+        assert first.exists()
+        (second,) = (path for path in jail.runtimes if path not in (first, jail.root / "root/.hidden"))
+    age(second)
+    (second / "lib/libc.so.6").unlink()
+    await works(jail, runtime=str(other))
+    assert not first.exists()
+    assert await works(jail) == "portable python and bash"
+    assert second.exists()
+    age(second)
+    await works(jail, runtime=str(other))
+    assert time.time() - (second / ".runtime").stat().st_mtime < 86400
+    assert (jail.root / "root/.hidden").exists()
+
+
+async def test_a_prefix_for_which_nothing_can_be_built_is_passed_over(
+    jail: Jail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path of the loader is shorter on some machines."""
+    home = "/home/longer"
+    tried = []
+
+    def elsewhere(words: Words) -> Words:
+        return [home if word == "/root" else word for word in words]
+
+    async def own(*, lean: bool, prefix: str) -> store.Runtime:
+        tried.append(prefix)
+        if len(prefix) > 19:
+            raise store.CannotBuild(f"{prefix} is too long")
+        return await store.portable(lean=lean, prefix=prefix)
+
+    (jail.root / home[1:]).mkdir(parents=True)
+    monkeypatch.setattr(upload, "portable", own)
+    with jail.around(elsewhere):
+        with pytest.raises(EnvironmentUnavailable, match="is too long"):
+            await jail.open()
+        (jail.root / "var/tmp").mkdir()
+        assert await works(jail) == "portable python and bash"
+    assert [os.path.dirname(prefix) for prefix in tried] == [home, home, "/var/tmp"]
+
+
 async def test_a_path_of_another_user_is_passed_over(jail: Jail) -> None:
-    need_root()
+    need_root("only root can change the machine's view")
     await works(jail)
     (first,) = jail.runtimes
     shutil.rmtree(first)
@@ -267,19 +350,14 @@ async def test_the_environments_own_programs_can_be_demanded(jail: Jail) -> None
 
 
 LACKING = {"": "portable python and bash", "bash": "portable python", "python3": "portable bash"}
-PROGRAMS = "sh cat chmod cut dd gzip id ls mkdir mv rm setsid sha256sum sleep tar uname wc"
 
 
 @pytest.mark.parametrize("has", LACKING)
 async def test_a_host_that_lacks_them_is_opened_by_ssh(tmp_path: Path, has: str) -> None:
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name in (*PROGRAMS.split(), *has.split()):
-        (programs / name).symlink_to(shutil.which(name, path="/usr/bin:/bin") or need(name))
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "file").write_text("sent")
-    with running(tmp_path / "sshd", f'ForceCommand export PATH={programs}; eval "$SSH_ORIGINAL_COMMAND"') as sshd:
+    with with_programs(tmp_path, f"sleep {has}") as sshd:
         async with hermetic.open("ssh", **sshd.options, sync={str(shared): "there"}) as env:
             assert (await env.info()).runtime == LACKING[has]
             await env.run("kept=1; cd /")

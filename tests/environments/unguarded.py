@@ -11,8 +11,12 @@ from hermetic.environments.child_environment import child_environment
 from hermetic.environments.local import Local
 from hermetic.environments.starting import start_resident
 from hermetic.link.archive import BOOT, build_archive, starting_input
+from hermetic.registry.file_lock import hold_directory
 
 KIND = "unguarded"
+
+# Holds the directory until the resident is ready, also when the opener was killed, as the client of an engine does.
+CLIENT = ("/bin/sh", "-c", '"$@" | cat', "client")
 
 
 class Unguarded(Local):
@@ -31,4 +35,9 @@ class Unguarded(Local):
             login_timeout=LOGIN, guardian=False,
         )  # fmt: skip
         given = starting_input(build_archive(), msgspec.msgpack.encode(config))
-        return await start_resident([self.interpreter, "-I", "-S", "-c", BOOT], given, seconds=START)
+        argv = [*CLIENT, self.interpreter, "-I", "-S", "-c", BOOT]
+        hold = hold_directory(directory)
+        try:
+            return await start_resident(argv, given, seconds=START, passed=hold)
+        finally:
+            os.close(hold)

@@ -100,16 +100,16 @@ async def test_other_sessions_and_processes_are_not_touched(env: Environment, sh
 async def test_a_timeout_keeps_the_output_so_far(shell: Session) -> None:
     await shell.run(":")  # a shell that still starts would take of the time
     began = time.monotonic()
-    result = await shell.run("echo before; sleep 60; echo after", timeout=0.3)
+    result = await shell.run("echo before; sleep 60; echo after", timeout=0.5)
     assert result.output == "before\n"
-    assert 0.3 <= time.monotonic() - began < 3
-    assert result.duration < 3
+    assert 0.5 <= time.monotonic() - began < 10
+    assert result.duration < 10
 
 
 async def test_a_command_may_clean_up_when_told_to_end(shell: Session) -> None:
     await shell.run(":")  # a shell that still starts would take of the time
-    text = "bash -c 'trap \"echo cleaned; exit\" TERM; echo up; while :; do sleep 0.02; done'"
-    result = await shell.run(text, timeout=0.4)
+    text = "bash -c 'trap \"echo cleaned; exit\" TERM; echo up; sleep 1000 & wait'"
+    result = await shell.run(text, timeout=1)
     assert result.output.startswith("up\n")
     assert result.output.endswith("cleaned\n")
 

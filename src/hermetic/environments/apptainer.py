@@ -7,6 +7,7 @@ what is left there, also when the opener has exited.
 import asyncio
 import logging
 import os
+import platform
 import secrets
 import shlex
 import shutil
@@ -53,6 +54,8 @@ RESIDENT = "resident"  # folder of the environment's directory that is mounted i
 
 # The kernel's own files that a command of root could change the host with, though it has no capability.
 READ_ONLY = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi")
+
+FOREIGN = "could not run on the host's"  # in what apptainer says of an image for another architecture
 
 # A line of the watchdog that holds the overlay's lock; no other environment uses the overlay then.
 LOCK_OVERLAY = """\
@@ -157,6 +160,11 @@ class Apptainer(SocketBackend):
             try:
                 return await self._attempt(program, sif, base, choice, id, directory, spool, token, label)
             except StartFailed as error:
+                if FOREIGN in error.stderr:
+                    raise EnvironmentUnavailable(
+                        f"the image {options.image} is for machines of another architecture; use one for "
+                        f"{platform.machine()}, or build it on such a machine. {error}"
+                    ) from error
                 if not choice.learn(error):
                     raise choice.explained(error) from error
                 for removed in filter(None, (directory, spool)):  # by the watchdog of the failed attempt
@@ -180,6 +188,7 @@ class Apptainer(SocketBackend):
                 lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN,
                 guardian=False, foreground=True, seccomp=bpf(), keep_path=True,
                 shared=("/", HOME) if options.overlay else (), bash=choice.bash, runtime=choice.description,
+                needs_ctypes=choice.needs_ctypes,
             )  # fmt: skip
             given = starting_input(build_archive(), msgspec.msgpack.encode(config))
             started = await start_resident(

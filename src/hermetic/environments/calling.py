@@ -36,7 +36,7 @@ from hermetic.environments.remote import REMOVE
 from hermetic.environments.runtime.upload import UploadChoice
 from hermetic.environments.starting import StartFailed
 from hermetic.link.archive import BOOT, NO_PYTHON_CODE, build_archive, starting_input
-from hermetic.link.readiness import NotReady, ready
+from hermetic.link.readiness import NotReady, ready_in
 from hermetic.registry.records import check_own, is_own_directory
 
 ENDING_SECONDS = 60.0  # for removing the environment
@@ -71,6 +71,7 @@ class CallingBackend:
     options_type: ClassVar[type[CallingOptions]] = CallingOptions
     leaves_files = True
     variables: ClassVar[tuple[str, ...]] = ()  # beginnings of names of variables that the SDK goes by
+    notices_silence = True  # a call that takes too long counts as lost
     longest_script: ClassVar[int] = 128_000  # characters; one argument of a program on Linux has a few more
     longest_call: ClassVar[float] = 10.0  # seconds that a call waits for something to come from there
     silence: ClassVar[float] = 20.0  # seconds without a call, after which a caller counts as gone there
@@ -175,13 +176,7 @@ class CallingBackend:
         whole = starting_input(build_archive(), msgspec.msgpack.encode(config))
         for part in packed(whole, room(self.longest_script)):
             await calls.ask(script(choice.python, PUT, file, given=part))
-        said = await calls.ask(script(choice.python, START, file, BOOT))
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            ours.setblocking(False)
-            theirs.sendall(said)
-            theirs.shutdown(socket.SHUT_WR)
-            return await ready(ours)
+        return ready_in(await calls.ask(script(choice.python, START, file, BOOT)))
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A stream to the resident, carried by calls. Raises ConnectionRefusedError, Unreachable."""
@@ -201,7 +196,7 @@ class CallingBackend:
             raise ConnectionRefusedError(f"no resident listens in {self.place}: {said.decode('ascii', 'replace')}")
         return carry(calls, python, relay, room(self.longest_script))
 
-    async def remove(self, record: EnvironmentRecord) -> None:
+    async def remove(self, record: EnvironmentRecord) -> str:
         """Returns when resident and environment are removed. Raises Unreachable."""
         self.place = record.place["name"]
         calls = self._calls()
@@ -216,9 +211,10 @@ class CallingBackend:
                     await calls.ask(script(python, REMOVE + 'answer(b"")\n', *words))
                 await calls.run(self.destroy)
         except Gone:
-            return  # it is gone already
+            return f"{self.place} was gone already"
         except Exception as error:
             raise Unreachable(f"{self.place} was not removed: {_explained(error)}", environment=record.id) from error
+        return f"ended process {' and '.join(pids)} in {self.place}, and removed it"
 
     def _calls(self) -> BlockingCalls:
         return BlockingCalls(self.call, self.cancel)

@@ -9,21 +9,29 @@ from hermetic.environments.options import choices
 from hermetic.resident.lazy import Lazy
 
 if TYPE_CHECKING:
-    from hermetic.environments import apptainer, docker, local, plugins, sandbox, ssh
+    from hermetic.environments import apptainer, daytona, docker, kubernetes, local, modal, plugins, sandbox, slurm, ssh
 else:
     apptainer = Lazy("hermetic.environments.apptainer")
+    daytona = Lazy("hermetic.environments.daytona")
     docker = Lazy("hermetic.environments.docker")
+    kubernetes = Lazy("hermetic.environments.kubernetes")
     local = Lazy("hermetic.environments.local")
+    modal = Lazy("hermetic.environments.modal")
     plugins = Lazy("hermetic.environments.plugins")
     sandbox = Lazy("hermetic.environments.sandbox")
+    slurm = Lazy("hermetic.environments.slurm")
     ssh = Lazy("hermetic.environments.ssh")
 
 KINDS: Mapping[str, Callable[[], type[Backend]]] = {
     "apptainer": lambda: apptainer.Apptainer,
+    "daytona": lambda: daytona.Daytona,
     "docker": lambda: docker.Docker,
+    "kubernetes": lambda: kubernetes.Kubernetes,
     "local": lambda: local.Local,
+    "modal": lambda: modal.Modal,
     "podman": lambda: docker.Podman,
     "sandbox": lambda: sandbox.Sandbox,
+    "slurm": lambda: slurm.Slurm,
     "ssh": lambda: ssh.Ssh,
     "singularity": lambda: apptainer.Apptainer,
 }

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import platform
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -35,6 +36,7 @@ from hermetic.environments.containers.client import (
 )
 from hermetic.environments.containers.options import (
     HOME,
+    HOST,
     IDENTITY,
     RESIDENT,
     ContainerOptions,
@@ -46,7 +48,7 @@ from hermetic.environments.profile import credential_notes
 from hermetic.environments.runtime.choice import RuntimeChoice
 from hermetic.environments.runtime.store import ADVICE
 from hermetic.environments.starting import StartFailed, start_resident, stderr_text
-from hermetic.environments.unix_socket import SocketBackend, connect
+from hermetic.environments.unix_socket import SocketBackend, connect, passed_on
 from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.registry.file_lock import hold_directory
 from hermetic.registry.records import check_own
@@ -60,6 +62,8 @@ WHY_NOT = {
     "disk_bytes": "this engine's storage driver cannot set one (docker: overlay2 on xfs with pquota, btrfs or zfs can)"
 }
 REACHED = {"metadata": "metadata services of a cloud", "neighbours": "other containers and the gateway"}
+# Architectures of images that a machine runs, by `uname -m`; the first is its own.
+RUNS = {"x86_64": ("amd64", "386"), "aarch64": ("arm64", "arm")}
 LOOK_SECONDS = 6.0  # of a start, before its engine is checked
 SETTLE_SECONDS = 10.0  # for a cancelled start
 
@@ -120,7 +124,9 @@ class Docker(SocketBackend):
         plan.make_directories()
         if self._options.profile is not None:
             await asyncio.to_thread(plan.resolve_profile)
-        plan.profile.write_text(docker_profile(may_set_uid=not plan.reaches_host), encoding="utf-8")
+        plan.profile.write_text(
+            docker_profile(may_set_uid=plan.keeps_rights and not plan.reaches_host), encoding="utf-8"
+        )
         config = self._config(plan, token, label)
         hold = hold_directory(directory)
         start = ContainerStart(client, plan, config, hold)
@@ -248,6 +254,8 @@ class ContainerStart:
                 os.close(errors)
 
     async def _once(self, name: str, errors: int) -> Started:
+        if not self.sees_host:
+            self.choice.do_without_ctypes()
         if self.choice.lacks and not self.sees_host:
             raise EnvironmentUnavailable(
                 f"the engine runs on another machine, which cannot mount the portable runtime; {ADVICE}"
@@ -267,7 +275,8 @@ class ContainerStart:
         outside = os.stat("/proc/self/ns/net").st_ino
         config = msgspec.structs.replace(
             self.config, fences=fences, outside=outside, environ=environ, bash=self.choice.bash,
-            runtime=self.choice.description,
+            runtime=self.choice.description, needs_ctypes=self.choice.needs_ctypes,
+            host_socket=f"{HOST}/s" if self.sees_host else "",
         )  # fmt: skip
         given = starting_input(build_archive(), msgspec.msgpack.encode(config))
         remembered, identity = self.choice.identity, asyncio.create_task(self._identity())
@@ -286,11 +295,12 @@ class ContainerStart:
         return await self.client.image_id(self.plan.options.image) if self.choice.identity else ""
 
     async def _started(self, name: str, words: Sequence[str], given: bytes, errors: int) -> Started:
-        return await start_resident(
-            self.client.run_argv(self.plan.directory, name, words), given, seconds=CONTAINER_START,
-            afterwards="is ended", environ=self.client.environ, errors=errors, passed=self.hold,
-            gently=self.client.is_podman,  # which has no daemon: the client itself makes the container
-        )  # fmt: skip
+        async with passed_on(str(self.plan.socket_directory / "s")) if self.sees_host else contextlib.nullcontext():
+            return await start_resident(
+                self.client.run_argv(self.plan.directory, name, words), given, seconds=CONTAINER_START,
+                afterwards="is ended", environ=self.client.environ, errors=errors, passed=self.hold,
+                gently=self.client.is_podman,  # which has no daemon: the client itself makes the container
+            )  # fmt: skip
 
     async def _described(self, started: Started, name: str, said: str) -> Started:
         """The same with the socket's path, the record's fields and notes."""
@@ -339,6 +349,7 @@ class ContainerStart:
             return
         refused = error.error if isinstance(error, StartFailed) else ""
         if isinstance(error, StartFailed) and self.choice.learn(error):
+            await self._check_architecture(error)
             return
         if self.choice.runtime is not None and not refused and not self.preload:
             self.preload = await self.client.image_variable(image, "LD_PRELOAD")
@@ -358,8 +369,20 @@ class ContainerStart:
                 f"or get it first: {self.client.program} pull {image}. The engine said: {reason_in(said)}"
             ) from error
         if not lacking:
+            await self._check_architecture(error)
             raise self.choice.explained(error) from error
         self.without |= lacking
+
+    async def _check_architecture(self, error: EnvironmentUnavailable) -> None:
+        """Raises EnvironmentUnavailable if the image is for machines of another architecture than this one."""
+        image, machine = self.plan.options.image, platform.machine()
+        found = await self.client.image_architecture(image) if self.sees_host else ""
+        if found and found not in RUNS.get(machine, (found,)):
+            raise EnvironmentUnavailable(
+                f"the image {image!r} is for {found} machines, and this one is {machine}; use an image for it, such as "
+                f"by {self.client.program} pull --platform linux/{RUNS[machine][0]} {image}, or an engine on a machine "
+                "of that architecture"
+            ) from error
 
     def _go_elsewhere(self, error: EnvironmentUnavailable) -> None:
         """The engine does not find directories of this machine, so it is on another one."""

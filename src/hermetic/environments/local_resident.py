@@ -29,7 +29,7 @@ def new_resident_id(id: str) -> str:
 
 async def start_local_resident(config: ResidentConfig) -> Started:
     """Starts a resident on this machine. Raises EnvironmentUnavailable."""
-    given = starting_input(build_archive(), msgspec.msgpack.encode(config))
+    given = starting_input(build_archive(for_this_python=True), msgspec.msgpack.encode(config))
     starting = asyncio.ensure_future(start_resident([_interpreter(), "-I", "-S", "-c", BOOT], given, seconds=START))
     try:
         started = await asyncio.shield(starting)

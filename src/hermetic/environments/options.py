@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from hermetic.contract.errors import ConfigError
+from hermetic.contract.variables import is_text
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -67,3 +68,27 @@ def choices(wrong: str, valid: Iterable[str]) -> str:
     names = sorted(valid)
     near = difflib.get_close_matches(wrong, names, n=1)
     return (f"did you mean {near[0]!r}? " if near else "") + "Valid: " + ", ".join(names)
+
+
+def check_word(name: str, value: str | None) -> None:
+    """Raises ConfigError for a text that no program takes as an argument."""
+    if value is None:
+        return
+    if not value or value.startswith("-") or not value.isprintable() or not is_text(value):
+        raise ConfigError(f"{name} {value!r} cannot be used; give a text that does not start with -", setting=name)
+    if name in ("host", "user") and any(letter.isspace() for letter in value):
+        raise ConfigError(f"{name} {value!r} has a space in it", setting=name)
+
+
+def synced_directories(pairs: Mapping[str, str]) -> dict[str, str]:
+    """The option `sync`: whole paths here, and there as the home's shell takes them. Raises ConfigError."""
+    found = {}
+    for here, there in pairs.items():
+        path = os.path.realpath(os.path.expanduser(here))
+        if not os.path.isdir(path) or not is_text(path):
+            raise ConfigError(f"sync: {here!r} is no directory here", setting="sync")
+        if path in ("/", os.path.realpath(os.path.expanduser("~"))):
+            raise ConfigError(f"sync: {path} is too much; name a directory in it", setting="sync")
+        check_word("sync", there)
+        found[path] = there.removeprefix("~/") if there != "~" else "."
+    return found

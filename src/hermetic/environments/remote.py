@@ -137,9 +137,8 @@ class RemoteBackend(SocketBackend):
                     raise EnvironmentUnavailable(f"{self}: no shell can be started there; {ADVICE}. {error}") from error
                 raise self.explained(error, may_pass=True) from error
             given = starting_input(build_archive(), msgspec.msgpack.encode(choice.configured(config)))
-            call = self._call(choice.place, BOOT)
             try:
-                started = await start_resident(call, given, seconds=START, environ=self.environ(), after=MARK)
+                started = await self.boot(python_line(BOOT, python=choice.python), given)
                 break
             except StartFailed as error:
                 if not choice.learn(error):
@@ -150,6 +149,11 @@ class RemoteBackend(SocketBackend):
             raise EnvironmentUnavailable(f"{self}: the resident says that it is at {started.socket}")
         place = {"directory": own, "spool": started.spool or "", **choice.place}
         return msgspec.structs.replace(started, place=place)
+
+    async def boot(self, line: str, given: bytes) -> Started:
+        """Runs the shell line that starts a resident there, with that input. Raises StartFailed."""
+        argv = self.line_argv(line)
+        return await start_resident(argv, given, seconds=START, environ=self.environ(), after=MARK)
 
     async def _ask(self, script: str, given: bytes) -> str:
         text = script.encode()
@@ -181,7 +185,7 @@ class RemoteBackend(SocketBackend):
             raise Unreachable(f"{self}: {error}", environment=record.id) from error
         return False
 
-    async def remove(self, record: EnvironmentRecord) -> None:
+    async def remove(self, record: EnvironmentRecord) -> str:
         """Returns when the resident and its files are gone. Raises Unreachable; then its lease ends it."""
         pids = [str(pid) for pid in (record.pid, record.guardian) if pid is not None]
         place = record.place
@@ -191,6 +195,7 @@ class RemoteBackend(SocketBackend):
             await self._run(self._call(place, REMOVE, place["directory"], place["spool"], *pids), seconds=START)
         except EnvironmentUnavailable as error:
             raise Unreachable(f"{error}; what runs there ends with its lease", environment=record.id) from error
+        return f"ended process {' and '.join(pids)} there, and removed {place['directory']}"
 
     def _call(self, place: Mapping[str, str], code: str, *arguments: str) -> list[str]:
         """The program on this machine that runs Python code there."""

@@ -216,7 +216,8 @@ class Sandbox(SocketBackend):
         except BaseException as error:
             await _end(_with_processes(kept))
             if isinstance(error, EnvironmentUnavailable):
-                raise explained(error) from error
+                known = explained(error)
+                raise (choice.explained(error) if known is error else known) from error
             raise
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:

@@ -11,11 +11,11 @@ import msgspec
 from hermetic.contract.environment import Finding, Isolation, ResidentConfig, Started
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled
 from hermetic.contract.limits import KEEPALIVE, KEEPALIVE_TRIES, LEASE, LOGIN, UNATTENDED
-from hermetic.contract.variables import fault_of, is_text
+from hermetic.contract.variables import fault_of
 from hermetic.environments.checkup import try_program
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.local_resident import new_resident_id
-from hermetic.environments.options import Lease, Seconds, read_options
+from hermetic.environments.options import Lease, Seconds, check_word, read_options, synced_directories
 from hermetic.environments.profile import credential_notes, select_profile, unsent_notes
 from hermetic.environments.remote import ANSWER, RemoteBackend
 from hermetic.environments.ssh_client import Target, explain
@@ -50,6 +50,7 @@ class Ssh(RemoteBackend):
     option_shape = SshOptions
     _options: SshOptions
     identity = ("host", "user", "port", "credential_files", "profile")  # a task that lives elsewhere is another one
+    notices_silence = True  # by ServerAliveInterval
     answers_within = KEEPALIVE * (KEEPALIVE_TRIES + 1.0)  # ssh itself notices a broken connection first
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -57,13 +58,13 @@ class Ssh(RemoteBackend):
         if fault := fault_of(chosen.env):
             raise ConfigError(fault, setting="env")
         for name in ("host", "user", "cwd", "key", "config"):
-            _check_word(name, getattr(chosen, name))
+            check_word(name, getattr(chosen, name))
         for name, value in chosen.settings.items():
             if not name.isalnum() or "\n" in value:
                 raise ConfigError(f"{name}={value!r} is no setting of ssh; see ssh_config(5)", setting="settings")
         self._profile = select_profile(chosen.profile, chosen.credential_files)
         self._options = msgspec.structs.replace(
-            chosen, key=_whole(chosen.key), config=_whole(chosen.config), sync=_synced(chosen.sync),
+            chosen, key=_whole(chosen.key), config=_whole(chosen.config), sync=synced_directories(chosen.sync),
             profile=self._profile.directory, credential_files=self._profile.credential_files,
         )  # fmt: skip
         self._target = msgspec.convert(
@@ -117,31 +118,8 @@ class Ssh(RemoteBackend):
         return explain(error, self._target, may_pass=may_pass)
 
 
-def _check_word(name: str, value: str | None) -> None:
-    if value is None:
-        return
-    if not value or value.startswith("-") or not value.isprintable() or not is_text(value):
-        raise ConfigError(f"{name} {value!r} cannot be used; give a text that does not start with -", setting=name)
-    if name in ("host", "user") and any(letter.isspace() for letter in value):
-        raise ConfigError(f"{name} {value!r} has a space in it", setting=name)
-
-
 def _whole(path: str | None) -> str | None:
     return None if path is None else os.path.abspath(os.path.expanduser(path))
-
-
-def _synced(pairs: Mapping[str, str]) -> dict[str, str]:
-    """The directories as whole paths here, and there as the home's shell takes them."""
-    found = {}
-    for here, there in pairs.items():
-        path = os.path.realpath(os.path.expanduser(here))
-        if not os.path.isdir(path) or not is_text(path):
-            raise ConfigError(f"sync: {here!r} is no directory here", setting="sync")
-        if path in ("/", os.path.realpath(os.path.expanduser("~"))):
-            raise ConfigError(f"sync: {path} is too much; name a directory in it", setting="sync")
-        _check_word("sync", there)
-        found[path] = there.removeprefix("~/") if there != "~" else "."
-    return found
 
 
 def _is_here(host: str) -> bool:

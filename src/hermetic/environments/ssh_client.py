@@ -31,14 +31,20 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         chosen = [f"{name}={value}" for name, value in self.settings.items()]
         # ssh takes the first value of a setting: the caller's, then ours, then those of its files.
         words = [word for setting in (*chosen, *_SETTINGS) for word in ("-o", setting)]
-        for flag, value in (("-F", self.config), ("-l", self.user), ("-p", self.port), ("-i", self.key)):
+        for flag, value in (("-F", self.config), ("-l", self.user), ("-p", self.port)):
             words += [] if value is None else [flag, str(value)]
-        if self.key is not None:
-            words += ["-o", "IdentitiesOnly=yes"]
-        return ["-T", *words, "-o", f"ControlPath={runtime}/c-{self._digest()}"]
+        if self.key is not None:  # -i expands percent signs too, and takes no quotes
+            words += ["-o", f"IdentityFile={_quote(self.key)}", "-o", "IdentitiesOnly=yes"]
+        return ["-T", *words, "-o", f"ControlPath={_quote(f'{runtime}/c-{self._digest()}')}"]
 
     def _digest(self) -> str:
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:16]
+
+
+def _quote(path: str) -> str:
+    """A path in ssh's settings: one word, without expansions."""
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
 
 
 _SETTINGS = (

@@ -1,11 +1,12 @@
 """Connections to Unix sockets in directories that other users may write to."""
 
+import asyncio
 import contextlib
 import os
 import socket
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,47 @@ async def connect(path: str) -> socket.socket:
     finally:
         os.close(handle)
     return stream
+
+
+@contextlib.asynccontextmanager
+async def passed_on(path: str) -> AsyncIterator[None]:
+    """Listens at `path` and passes the listening socket to the first process that connects; ours is closed afterwards.
+
+    Every user may connect: the directories above decide who can.
+    """
+    with _listening(path) as listener:
+        passing = asyncio.create_task(_pass_on(listener))
+        try:
+            yield
+        finally:
+            passing.cancel()
+            await asyncio.wait([passing])
+
+
+def _listening(path: str) -> socket.socket:
+    folder, name = os.path.split(path)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.setblocking(False)
+        handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            listener.bind(f"/proc/self/fd/{handle}/{name}")  # the whole path may be too long for a socket
+        finally:
+            os.close(handle)
+        os.chmod(path, 0o666)
+        listener.listen()
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+async def _pass_on(listener: socket.socket) -> None:
+    stream, _ = await asyncio.get_running_loop().sock_accept(listener)
+    with stream, contextlib.suppress(OSError):  # it may have ended meanwhile
+        socket.send_fds(stream, [b"s"], [listener.fileno()])
 
 
 async def is_listened_in(directory: Path) -> bool:

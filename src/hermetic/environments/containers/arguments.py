@@ -11,6 +11,7 @@ import msgspec
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.containers.options import (
     HOME,
+    HOST,
     IDENTITY,
     RESIDENT,
     WORKSPACE,
@@ -34,7 +35,7 @@ MIB = 1 << 20
 # Capabilities of root inside, for installing packages. A user of a container with host mounts has none.
 ROOT_CAPABILITIES = ("DAC_OVERRIDE", "CHOWN", "FOWNER", "SETUID", "SETGID")
 LABEL = "hermetic"
-LEAST_INODES, BYTES_PER_INODE = 1024, 4096  # of file systems in memory; podman takes no such limit
+LEAST_INODES, BYTES_PER_INODE = 4096, 4096  # of file systems in memory; podman takes no such limit
 BLACKHOLES = "blackhole routes"  # a name in `without`: no blackhole routes
 
 
@@ -58,7 +59,7 @@ class ContainerPlan:
 
     @property
     def socket_directory(self) -> Path:
-        """The only part of the environment's directory that is mounted inside."""
+        """The only part of the environment's directory that is mounted inside, read-only: it holds the socket."""
         return Path(self.directory, "c" * self.attempt)
 
     @property
@@ -130,7 +131,7 @@ class ContainerPlan:
     def make_socket_directory(self) -> None:
         """The container's user may have any uid; the parent directory is closed to all but the opener."""
         self.socket_directory.mkdir()
-        self.socket_directory.chmod(0o1777)
+        self.socket_directory.chmod(0o755)
 
     def _make_own(self, path: Path) -> None:
         """A directory for the container's user; those above it are closed to all but the opener."""
@@ -221,10 +222,7 @@ class ContainerPlan:
             inodes = "" if is_podman else f",nr_inodes={max(LEAST_INODES, size // BYTES_PER_INODE)}"
             yield from ("--tmpfs", f"{path}:rw,nosuid,nodev,size={size}{inodes},{mode}")
         if sees_host:
-            restricted = ",nosuid,nodev,noexec" if is_podman else ""  # docker has no such options for a bind
-            yield from ("--mount", _bind(str(self.socket_directory), RESIDENT) + restricted)
-        else:
-            yield from ("--tmpfs", f"{RESIDENT}:rw,nosuid,nodev,noexec,size={MIB},mode=1777")
+            yield from ("--mount", f"{_bind(str(self.socket_directory), HOST)},readonly")
         for source, target in self.runtime:
             yield from ("--mount", f"{_bind(source, target)},readonly")
         for volume in self._own_mounts():
@@ -244,6 +242,7 @@ class ContainerPlan:
         memory = self.options.memory_bytes or 1 << 62
         yield "/tmp", min(512 * MIB, memory // 8), "exec,mode=1777"
         yield "/run", min(64 * MIB, memory // 32), "noexec,mode=0755"
+        yield RESIDENT, MIB, "exec,mode=1777"  # sudo runs the askpass program there
 
     def _limits(self, without: Collection[str]) -> Iterator[str]:
         options = self.options

@@ -218,6 +218,10 @@ class EngineClient:
         """The id of an image; empty if the engine does not have it."""
         return await self._image(image, "{{.Id}}")
 
+    async def image_architecture(self, image: str) -> str:
+        """The architecture that an image is for, such as amd64; empty if the engine does not know it."""
+        return await self._image(image, "{{.Architecture}}")
+
     async def image_variable(self, image: str, name: str) -> str:
         """The value that an image gives a variable; empty if none."""
         pairs = msgspec.json.decode(await self._image(image, "{{json .Config.Env}}") or "[]") or []

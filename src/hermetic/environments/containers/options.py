@@ -21,7 +21,8 @@ GIB = 1 << 30
 LEAST_LEASE = 0.1  # seconds; a new resident has to live until its opener has attached
 HOME = "/root"
 WORKSPACE = "/workspace"
-RESIDENT = "/run/hermetic"  # where the resident's socket lies, inside
+RESIDENT = "/run/hermetic"  # the resident's own directory, inside
+HOST = f"{RESIDENT}/host"  # read-only: the socket that callers on this machine connect to
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?::[A-Za-z0-9_][A-Za-z0-9_.-]*)?")

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 MOST_REPOSITORIES = 200  # below .git/modules
 DEEPEST = 6  # names of submodules may hold slashes
+MOST_INCLUDED = 50  # files that configs include
 MOST_CONFIG = 1 << 20  # bytes
 
 # Of a repository's own directory. A trailing slash marks a directory, for one that is missing.
@@ -14,17 +15,26 @@ SETTINGS = ("hooks/", "config", "config.worktree", "commondir", "gitdir")
 _OF_A_WORKTREE = ("config.worktree", "commondir", "gitdir")  # the rest is that of its repository
 _OF_A_MODULE = ("hooks/", "config", "config.worktree", "commondir")
 _SECTION = re.compile(r"\[\s*([a-z]+)", re.IGNORECASE)
-_PATH = re.compile(r"\s*(hookspath|path)\s*=\s*(.*)", re.IGNORECASE)
+_PATH = re.compile(r"\s*(hookspath|fsmonitor|worktree|path)\s*=\s*(.*)", re.IGNORECASE)
 
 
 def indirections(workspace: str) -> list[str]:
-    """Relative paths in the workspace that git reads through its `.git`."""
-    found = []
+    """Relative paths in a workspace with a `.git` that git reads through it and through the user's own settings."""
+    found, configs = [], []
     for directory, names in _repositories(os.path.join(workspace, ".git")):
         found += [os.path.join(directory, name) for name in names]
-        found += _named_in(os.path.join(directory, "config"), workspace)
+        configs += [os.path.join(directory, name) for name in ("config", "config.worktree")]
+    for config in (*configs, *_user_configs()) if configs else ():
+        found += _named_in(config, workspace, [])
     inside = (os.path.relpath(path, workspace) + "/" * path.endswith("/") for path in found)
     return list(dict.fromkeys(path for path in inside if path.rstrip("/") != "." and not path.startswith("..")))
+
+
+def _user_configs() -> list[str]:
+    """Files with settings for every repository of this user."""
+    xdg = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    named = [os.environ[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM") if os.environ.get(name)]
+    return ["/etc/gitconfig", os.path.join(xdg, "git", "config"), os.path.expanduser("~/.gitconfig"), *named]
 
 
 def _repositories(git: str) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -39,7 +49,8 @@ def _repositories(git: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     with suppress(OSError):
         for entry in os.scandir(os.path.join(git, "worktrees")):
             if entry.is_dir(follow_symlinks=False):
-                yield entry.path, _OF_A_WORKTREE
+                pointer = _read(os.path.join(entry.path, "gitdir")).strip()
+                yield entry.path, (*_OF_A_WORKTREE, *_existing(os.path.join(entry.path, pointer)))
     count = 0
     modules = os.path.join(git, "modules")
     for folder, below, names in os.walk(modules):
@@ -51,6 +62,12 @@ def _repositories(git: str) -> Iterator[tuple[str, tuple[str, ...]]]:
             below.clear()
 
 
+def _existing(pointer: str) -> Iterator[str]:
+    """The `.git` file of a working tree: git in that tree, or in one around it, goes where the file points."""
+    if os.path.isfile(pointer):
+        yield os.path.normpath(pointer)
+
+
 def _pointed(file: str) -> str | None:
     """The target of a `.git` file."""
     text = _read(file)
@@ -60,20 +77,32 @@ def _pointed(file: str) -> str | None:
     return target if os.path.isdir(target) else None
 
 
-def _named_in(config: str, workspace: str) -> Iterator[str]:
-    """Hooks directories and included files that a git config names."""
-    section = ""
+def _named_in(config: str, top: str, seen: list[str]) -> Iterator[str]:
+    """Hooks directories, monitors and included files that a git config names, and those that these name."""
+    if config in seen or len(seen) >= MOST_INCLUDED:
+        return
+    seen.append(config)
+    section, settings = "", []
     for line in _read(config).splitlines():
         if match := _SECTION.match(line.strip()):
             section = match[1].lower()
             line = line.partition("]")[2]
-        if not (match := _PATH.match(line)):
-            continue
-        path = os.path.expanduser(match[2].strip().strip('"'))
-        if section == "core" and match[1].lower() == "hookspath":
-            yield os.path.normpath(os.path.join(workspace, path)) + "/"
-        elif section in ("include", "includeif") and match[1].lower() == "path":
-            yield os.path.normpath(os.path.join(os.path.dirname(config), path))
+        if match := _PATH.match(line):
+            settings.append((section, match[1].lower(), os.path.expanduser(match[2].strip().strip('"'))))
+    beside = os.path.dirname(config)
+    for section, name, path in settings:
+        if (section, name) == ("core", "worktree"):  # of a submodule
+            top = os.path.normpath(os.path.join(beside, path))
+            yield from _existing(os.path.join(top, ".git"))
+    for section, name, path in settings:
+        if (section, name) == ("core", "hookspath"):
+            yield os.path.normpath(os.path.join(top, path)) + "/"
+        elif (section, name) == ("core", "fsmonitor") and "/" in path:  # else on or off
+            yield os.path.normpath(os.path.join(top, path))
+        elif section in ("include", "includeif") and name == "path":
+            included = os.path.normpath(os.path.join(beside, path))
+            yield included
+            yield from _named_in(included, top, seen)
 
 
 def _read(path: str) -> str:

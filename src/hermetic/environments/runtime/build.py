@@ -18,13 +18,15 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from hermetic.environments.runtime.elf import Elf, Unsuitable, elf_files
 
-VERSION = 2  # of the builder: another one builds anew
+VERSION = 3  # of the builder: another one builds anew
 DEAD = "/.hermetic"  # begins paths that lead nowhere
 OLDEST_BASH = (4, 4)
 STEP_SECONDS = 120.0  # for one program of the build
+LIBRARY_PATH = "LD_LIBRARY_PATH"
 LOCALES = ("C.utf8", "C.UTF-8")
 # Opened by name at run time, by a libc before 2.34.
 BESIDE_LIBC = ("libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2")
@@ -51,6 +53,25 @@ for module in list(sys.modules.values()):
     if getattr(module, "__file__", None):
         print(module.__file__)
 """
+# Appended to ssl.py: images keep their certificates at other paths than the host's OpenSSL looks at.
+CERTIFICATES = '''
+
+def _load_default_certs(self, purpose=Purpose.SERVER_AUTH, *, _load=SSLContext.load_default_certs):
+    """Loads the certificates of this environment, wherever its distribution keeps them."""
+    _load(self, purpose)
+    paths = get_default_verify_paths()
+    if paths.cafile is None and paths.capath is None:
+        for path in (
+            "/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem", "/etc/pki/tls/certs/ca-bundle.crt",
+            "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/ca-bundle.pem",
+        ):
+            if os.path.isfile(path):
+                self.load_verify_locations(path)
+                break
+
+
+SSLContext.load_default_certs = _load_default_certs
+'''
 WHOLE = ("zoneinfo",)  # imported by the check of the whole standard library; it needs the data of sysconfig
 COMPILE = """\
 import compileall, py_compile, sys
@@ -71,6 +92,13 @@ print("runtime", *said.decode().split())
 """
 
 
+class Built(NamedTuple):
+    """What a runtime was built from: the version of its Python, and its programs and libraries on this machine."""
+
+    version: str
+    sources: list[Path]
+
+
 def source_files() -> tuple[Path, Path]:
     """The files of the running Python and of the host's bash, static if there is one. Raises Unsuitable."""
     python = Path(os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable))
@@ -80,8 +108,8 @@ def source_files() -> tuple[Path, Path]:
     return python, Path(os.path.realpath(bash))
 
 
-def build(root: Path, *, prefix: str, lean: bool) -> str:
-    """Builds the runtime for `prefix` below the empty directory `root`; the version of its Python.
+def build(root: Path, *, prefix: str, lean: bool) -> Built:
+    """Builds the runtime for `prefix` below the empty directory `root`.
 
     Raises Unsuitable, OSError.
     """
@@ -94,13 +122,16 @@ def build(root: Path, *, prefix: str, lean: bool) -> str:
         raise Unsuitable(f"{python} has no loader: it is linked statically")
     modules = tree / "python" / sys.platlibdir / f"python{sys.version_info.major}.{sys.version_info.minor}"
     extensions = _copy_modules(modules, _closure(python) if lean else None)
+    if (ssl := modules / "ssl.py").exists():
+        ssl.write_text(ssl.read_text() + CERTIFICATES)
     level = "2" if lean else "0"  # without docstrings
     _run([python, "-I", "-S", "-c", COMPILE, modules, f"{prefix}/{modules.relative_to(tree)}", level])
     for path in modules.rglob("*.py"):
         path.unlink()
     _copy(python, tree / "python/bin/python3")
     _copy(bash, tree / "bin/bash")
-    for library in _libraries([python, bash, *extensions]):
+    libraries = _libraries([python, bash, *extensions])
+    for library in libraries:
         if os.path.realpath(library) != os.path.realpath(loader):
             _copy(library, tree / "lib" / library.name)
     if strip := shutil.which("strip"):
@@ -109,7 +140,7 @@ def build(root: Path, *, prefix: str, lean: bool) -> str:
     _copy_locale(tree / "locl")
     _rewrite(tree, prefix)
     _check(root, prefix, () if lean else WHOLE)
-    return sys.version.split()[0]
+    return Built(sys.version.split()[0], [python, bash, Path(loader), *extensions, *sorted(libraries)])
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -197,15 +228,17 @@ def _check(root: Path, prefix: str, modules: Sequence[str]) -> None:
 
 def _run(argv: Sequence[str | Path], *, may_fail: bool = False) -> str:
     """The output of a program. Raises Unsuitable; OSError if the disk is full."""
-    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    environ = {"PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin", "LC_ALL": "C"}
+    if LIBRARY_PATH in os.environ:  # this Python may need it
+        environ[LIBRARY_PATH] = os.environ[LIBRARY_PATH]
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=STEP_SECONDS,
-            cwd="/", env={"PATH": path, "LC_ALL": "C"},
+            cwd="/", env=environ,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         raise Unsuitable(f"{argv[0]} failed: {error}") from error
-    if done.returncode and os.strerror(errno.ENOSPC) in done.stderr:
+    if done.returncode and os.strerror(errno.ENOSPC) in done.stderr + done.stdout:  # compileall prints errors
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if done.returncode and not may_fail:
         raise Unsuitable(f"{argv[0]} failed: {(done.stderr or done.stdout).strip()[-1000:]}")

@@ -2,11 +2,13 @@
 
 The environment's own are tried first. A start that fails for want of one is repeated with the runtime, and what the
 image lacks is remembered for a day, so that the next start is the only one. `identity` tells whether an image of the
-same name is still the same.
+same name is still the same. A Python without ctypes counts as missing where the runtime can replace it, and is used
+where it cannot: the resident runs on it, with weaknesses.
 """
 
 import contextlib
 import hashlib
+import logging
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -18,12 +20,20 @@ from hermetic.link.archive import NO_PYTHON_CODE
 from hermetic.registry.records import runtime_root
 
 PYTHON, BASH, NO_BASH = "python3 >= 3.8", "bash >= 4.4", "bash"  # what an image can lack; NO_BASH: any bash at all
+CTYPES = "ctypes in its python3"
 # Of an engine whose container has no such program. Apptainer has one exit code for everything.
 NOT_FOUND_CODE, NOT_FOUND = 127, "executable file not found in $PATH"
-_LACKS = {"NoPython": {PYTHON}, "NoBash": {BASH, NO_BASH}, "OldBash": {BASH}}  # by the resident's error
+_LACKS = {
+    "NoPython": {PYTHON},
+    "NoCtypes": {CTYPES},
+    "NoBash": {BASH, NO_BASH},
+    "OldBash": {BASH},
+}  # by the resident's error
 MEMORY = ".lacks"  # a directory beside the records; a file in it names what an image lacks
 REMEMBERED_SECONDS = 24 * 3600.0  # an image of the same name may change
 BIN_BASH = "/bin/bash"  # where scripts expect it
+
+log = logging.getLogger("hermetic")
 
 
 class Mount(NamedTuple):
@@ -44,6 +54,7 @@ class RuntimeChoice:
         self.lacks = {PYTHON, BASH} if wanted not in ("auto", "image") else set()
         self.runtime: Runtime | None = None
         self.identity = ""  # of the image whose lacks are remembered
+        self.needs_ctypes = wanted == "auto"
         self._memory: Path | None = None
         with contextlib.suppress(ConfigError):  # no directory for it
             self._memory = runtime_root() / MEMORY / hashlib.sha256(image.encode()).hexdigest()[:32]
@@ -55,8 +66,24 @@ class RuntimeChoice:
 
     async def prepare(self) -> None:
         """Finds or builds the runtime if something is lacking. Raises EnvironmentUnavailable."""
-        if self.lacks and self.runtime is None:
-            self.runtime = await (portable() if self.wanted in ("auto", "portable") else runtime_at(self.wanted))
+        if not self.lacks or self.runtime is not None:
+            return
+        try:
+            self.runtime = await self.obtain()
+        except EnvironmentUnavailable as error:
+            if self.lacks != {CTYPES}:
+                raise
+            log.warning("the environment's python3 has no ctypes, and is used all the same: %s", error)
+            self.do_without_ctypes()
+
+    async def obtain(self) -> Runtime:
+        """The runtime for this environment. Raises EnvironmentUnavailable."""
+        return await (portable() if self.wanted in ("auto", "portable") else runtime_at(self.wanted))
+
+    def do_without_ctypes(self) -> None:
+        """Accepts a Python without ctypes."""
+        self.needs_ctypes = False
+        self.lacks.discard(CTYPES)
 
     def learn(self, error: StartFailed) -> bool:
         """Whether the start failed for want of a program that the runtime has; the next attempt uses it then.
@@ -80,7 +107,7 @@ class RuntimeChoice:
 
     def explained(self, error: EnvironmentUnavailable) -> EnvironmentUnavailable:
         """The error of a start that nothing helped; with advice if the runtime does not run there."""
-        if PYTHON not in self.lacks or (isinstance(error, StartFailed) and error.error):
+        if not self.replaces_python or (isinstance(error, StartFailed) and error.error):
             return error
         return EnvironmentUnavailable(
             f"the portable runtime cannot be mounted or does not run there; {ADVICE}. {error}"
@@ -109,12 +136,17 @@ class RuntimeChoice:
         with contextlib.suppress(OSError, ValueError):
             if self._memory is not None and _is_fresh(self._memory):
                 self.identity, *lacks = self._memory.read_text().splitlines() or [""]
-                self.lacks |= {PYTHON, BASH, NO_BASH}.intersection(lacks if self.identity else ())
+                self.lacks |= {PYTHON, CTYPES, BASH, NO_BASH}.intersection(lacks if self.identity else ())
+
+    @property
+    def replaces_python(self) -> bool:
+        """True if the environment's Python does not do."""
+        return bool(self.lacks & {PYTHON, CTYPES})
 
     @property
     def python(self) -> str:
         """The interpreter of the resident."""
-        return self.runtime.python if self.runtime is not None and PYTHON in self.lacks else "python3"
+        return self.runtime.python if self.runtime is not None and self.replaces_python else "python3"
 
     @property
     def bash(self) -> str:
@@ -137,7 +169,7 @@ class RuntimeChoice:
         """What is in use, as `info` reports it."""
         if self.runtime is None:
             return "image"
-        names = [name for name, what in (("python", PYTHON), ("bash", BASH)) if what in self.lacks]
+        names = ["python"] * self.replaces_python + ["bash"] * (BASH in self.lacks)
         return f"portable {' and '.join(names)}"
 
     @property

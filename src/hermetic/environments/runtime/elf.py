@@ -50,11 +50,6 @@ class Elf:
         """Writes the file."""
         self.path.write_bytes(self.data)
 
-    @property
-    def machine(self) -> int:
-        """The number of its architecture."""
-        return int.from_bytes(self.data[18:20], "little")
-
     def segments(self, type: int) -> list[Segment]:
         """The segments of one type."""
         start, count = struct.unpack_from("<Q", self.data, 32)[0], struct.unpack_from("<H", self.data, 56)[0]

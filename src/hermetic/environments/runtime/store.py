@@ -2,7 +2,8 @@
 
 Beside each runtime, `DIGEST.used` has the time of its last use, which is also that of the last verification of the
 directory that it names. `DIGEST.tar.gz` is its archive, and `DIGEST.tar.sha256` the checksum of that. `KEY.key` holds
-the digest of what was built from certain programs. `DIGEST.old-*` is a damaged runtime, which containers may still use.
+the digest of what was built from certain programs, and which of their libraries it was built with. `DIGEST.old-*` is a
+damaged runtime, which containers may still use.
 """
 
 import asyncio
@@ -64,6 +65,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, tuple[int, str]]  # size and SHA-256, by path
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """The digest of a runtime, and size and time of change of each file that it was built from."""
+
+    digest: str
+    sources: dict[str, tuple[int, int]]
+
+
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """A verified runtime."""
 
@@ -83,6 +91,10 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     def bash(self) -> str:
         """The path of its bash inside."""
         return f"{self.prefix}/{BASH}"
+
+
+class CannotBuild(EnvironmentUnavailable):
+    """No portable runtime can be built from the programs of this machine, at least for that prefix."""
 
 
 class Damaged(EnvironmentUnavailable):
@@ -123,7 +135,7 @@ def _explained(base: Path) -> Iterator[None]:
     except Unsuitable as error:
         is_noexec = os.statvfs(base).f_flag & os.ST_NOEXEC
         advice = f"no program runs in {base} (noexec): set XDG_CACHE_HOME to another directory" if is_noexec else ADVICE
-        raise EnvironmentUnavailable(f"no portable runtime can be built here: {error}; {advice}") from error
+        raise CannotBuild(f"no portable runtime can be built here: {error}; {advice}") from error
     except OSError as error:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise EnvironmentUnavailable(
@@ -179,10 +191,12 @@ def _is_stray(path: Path, owner: str, in_use: Collection[str]) -> bool:
             return True
         if path.is_dir():
             return owner not in in_use and time.time() - _last_use(path) > UNUSED_SECONDS
-        digest = path.read_text() if path.suffix == ".key" else owner
+        digest = _origin(path).digest if path.suffix == ".key" else owner
         return path.suffix != ".lock" and not (path.parent / digest).exists()
     except FileNotFoundError:
         return False
+    except msgspec.DecodeError:
+        return True
 
 
 def _remove(path: Path, aside: Path) -> None:
@@ -197,21 +211,35 @@ def source_key(lean: bool, prefix: str) -> str:
     """Identifies the programs and libraries that a runtime is built from."""
     python, bash = build.source_files()
     files = [python, bash, Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("stdlib"), "lib-dynload")]
-    stamps = [(str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in (path.stat(),)]
+    stamps = [(str(path), *_stamp(path)) for path in files]
     libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else None
-    what = (build.VERSION, lean, prefix, platform.machine(), sys.version, libc, bool(shutil.which("strip")), stamps)
+    searched = os.environ.get(build.LIBRARY_PATH)
+    can_strip = bool(shutil.which("strip"))
+    what = (build.VERSION, lean, prefix, platform.machine(), sys.version, libc, searched, can_strip, stamps)
     return hashlib.sha256(repr(what).encode()).hexdigest()[:32]
 
 
 def _find(base: Path, key: str) -> Runtime | None:
     """What was built for the key, if it is still there and whole."""
     try:
-        return _in_cache(base / (base / f"{key}.key").read_text(), base)
-    except (FileNotFoundError, ValueError):
+        origin = _origin(base / f"{key}.key")
+        has_changed = any(_stamp(path) != stamp for path, stamp in origin.sources.items())
+        return None if has_changed else _in_cache(base / origin.digest, base)
+    except (FileNotFoundError, msgspec.DecodeError):
         return None
     except Damaged as error:
         log.warning("%s; it is built again", error)
         return None
+
+
+def _origin(path: Path) -> Origin:
+    return msgspec.json.decode(path.read_bytes(), type=Origin)
+
+
+def _stamp(path: str | Path) -> tuple[int, int]:
+    """Size and time of change of a file, which identify its content."""
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns
 
 
 def _in_cache(directory: Path, base: Path | None) -> Runtime:
@@ -265,20 +293,21 @@ def _build(base: Path, key: str, lean: bool, prefix: str) -> Runtime:
     began = time.monotonic()
     work = Path(tempfile.mkdtemp(prefix=f"{BUILDING}{key}.", dir=base))
     try:
-        python = build.build(work / "root", prefix=prefix, lean=lean)
+        built = build.build(work / "root", prefix=prefix, lean=lean)
         tree = work / "root" / prefix[1:]
         files = {}
         for path in sorted(tree.rglob("*")):
             path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)  # for every user inside
             if path.is_file():
                 files[str(path.relative_to(tree))] = (path.stat().st_size, _sha256(path))
-        manifest = Manifest(prefix=prefix, lean=lean, machine=platform.machine(), python=python, files=files)
+        manifest = Manifest(prefix=prefix, lean=lean, machine=platform.machine(), python=built.version, files=files)
         text = msgspec.json.encode(manifest)
         (tree / MANIFEST).write_bytes(text)
         tree.chmod(0o755)
         (tree / MANIFEST).chmod(0o644)
         found = _install(tree, base / hashlib.sha256(text).hexdigest(), base)
-        (work / "key").write_text(found.digest)
+        origin = Origin(digest=found.digest, sources={str(path): _stamp(path) for path in built.sources})
+        (work / "key").write_bytes(msgspec.json.encode(origin))
         (work / "key").rename(base / f"{key}.key")
         log.info("built the portable runtime in %.1f s: %.0f MB", time.monotonic() - began, found.size / 1e6)
         return found

@@ -1,10 +1,13 @@
 """Uploads the lean runtime to an environment that is reached by shell scripts alone, once for each of its versions.
 
-It lies in a private directory there, whose path is short enough for the strings that it replaces in the programs. An
-upload that breaks off is continued by the next one. Every use begins with a look at the checksums.
+It lies in a private directory there, whose path is short enough for the strings that it replaces in the programs. The
+file `.runtime` in it says which runtime it is for; a directory without that is not ours. An upload that breaks off is
+continued by the next one. Every use begins with a look at the checksums. An upload removes others of this user that
+were not used for a month.
 """
 
 import asyncio
+import base64
 import gzip
 import hashlib
 import io
@@ -14,7 +17,7 @@ import platform
 import re
 import tarfile
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +30,7 @@ from hermetic.environments.runtime.store import (
     ADVICE,
     MANIFEST,
     PREFIX,
+    CannotBuild,
     Manifest,
     Runtime,
     packed,
@@ -44,6 +48,8 @@ Ask = Callable[[str, bytes], Awaitable[str]]  # runs a script by sh there, with 
 # Characters of a prefix: with PREFERRED the locale's path fits as well, LONGEST is what the loader's path allows.
 PREFERRED, LONGEST = 10, 21
 SHORTEST_NAME, LONGEST_NAME = 2, 8  # characters of the digest in it
+NAMES = 4  # tried in each directory: another runtime, or anything else, may have a short one
+UNUSED_DAYS = 30  # after which an upload is removed by another one
 TOOLS = "mkdir chmod cat rm mv wc tar gzip sha256sum"
 FOUND = "hermetic-found:"  # begins the lines that are answers
 
@@ -66,11 +72,21 @@ done
 # With the checksums as input: whether the runtime is whole, else how much of it has arrived. Makes its directory.
 CHECK = """
 umask 077
-[ -d "$prefix" ] || { mkdir "$prefix" && say made .; }
-if [ -L "$prefix" ] || [ ! -O "$prefix" ]; then say foreign "$prefix"; exit; fi
+if mkdir "$prefix" 2>/dev/null; then
+    say made .
+    echo "$digest" >"$prefix/.runtime" || exit
+elif [ -L "$prefix" ] || [ ! -O "$prefix" ] || ! { read -r found <"$prefix/.runtime"; } 2>/dev/null ||
+    [ "$found" != "$digest" ]; then
+    say foreign "$prefix"
+    exit
+fi
 chmod 700 "$prefix"
 cd "$prefix" || exit
-if sha256sum -c >/dev/null 2>&1; then say whole .; exit; fi
+if sha256sum -c >/dev/null 2>&1; then
+    touch .runtime 2>/dev/null
+    say whole .
+    exit
+fi
 [ ! -f "$part" ] || say arrived "$(wc -c <"$part")"
 say broken .
 """
@@ -88,9 +104,39 @@ if ! echo "$whole  $part" | sha256sum -c >/dev/null 2>&1; then
     say damaged .
 elif mkdir "$new" && gzip -dc <"$part" | (cd "$new" && tar -xf -) && (cd "$new" && sha256sum -c >/dev/null); then
     for name in "$new"/*; do rm -rf "./${name##*/}" && mv "$name" .; done
-    if said=$(./python/bin/python3 -I -S -c pass 2>&1); then say whole .; else say fails "$said"; fi
+    if said=$(./python/bin/python3 -I -S -c pass 2>&1); then
+        say whole .
+        touch .runtime 2>/dev/null
+        ./python/bin/python3 -I -S -c "$remove_unused" "$prefix" $bases
+    else
+        say fails "$said"
+    fi
 fi
 rm -rf "$new" "$part"
+"""
+# Python code, with this upload's and other directories as arguments: removes other uploads in those, unless a process
+# runs from them. Programs are compared by inode: one of another container may have the same path. No single quotes.
+REMOVE_UNUSED = f"""
+import os, shutil, sys, time
+def identities(paths):
+    for path in paths:
+        try:
+            found = os.stat(path)
+            yield found.st_dev, found.st_ino
+        except OSError:
+            pass
+running = set(identities("/proc/%s/exe" % pid for pid in os.listdir("/proc") if pid.isdigit()))
+for base in sys.argv[2:]:
+    for entry in os.scandir(base):
+        path = entry.path
+        try:
+            is_ours = entry.name.startswith(".h") and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+            is_old = is_ours and os.stat(path + "/.runtime").st_mtime < time.time() - {UNUSED_DAYS} * 86400
+        except OSError:
+            continue
+        is_used = running.intersection(identities((path + "/python/bin/python3", path + "/bin/bash")))
+        if is_old and not is_used and not entry.is_symlink() and path != sys.argv[1]:
+            shutil.rmtree(path, ignore_errors=True)
 """
 # Removes this upload's part, and the directory only if this upload made it and no other one uses it.
 REMOVE = """
@@ -111,11 +157,10 @@ class UploadChoice(RuntimeChoice):
         super().__init__(wanted, image)
         self._ask, self._size, self._subject = ask, size, subject
 
-    async def prepare(self) -> None:
-        """Uploads the runtime if something is lacking. Raises EnvironmentUnavailable, and the errors of `ask`."""
-        if self.lacks and self.runtime is None:
-            given = None if self.wanted in ("auto", "portable") else self.wanted
-            self.runtime = await upload(self._ask, size=self._size, subject=self._subject, given=given)
+    async def obtain(self) -> Runtime:
+        """Uploads the runtime. Raises EnvironmentUnavailable, and the errors of `ask`."""
+        given = None if self.wanted in ("auto", "portable") else self.wanted
+        return await upload(self._ask, size=self._size, subject=self._subject, given=given)
 
     @property
     def bash(self) -> str:
@@ -125,7 +170,9 @@ class UploadChoice(RuntimeChoice):
     def configured(self, config: ResidentConfig) -> ResidentConfig:
         """The same for the programs that were chosen."""
         own = {"last_path": os.path.dirname(self.bash), "keep_path": True} if NO_BASH in self.lacks else {}
-        return msgspec.structs.replace(config, bash=self.bash, runtime=self.description, **own)
+        return msgspec.structs.replace(
+            config, bash=self.bash, runtime=self.description, needs_ctypes=self.needs_ctypes, **own
+        )
 
     @property
     def place(self) -> dict[str, str]:
@@ -154,7 +201,7 @@ class Damaged(EnvironmentUnavailable):
 
 
 class Taken(Exception):
-    """Another user has something at the path of the runtime."""
+    """Something else is at the path of the runtime: another user's, another runtime, or a directory of no runtime."""
 
 
 async def upload(ask: Ask, *, size: int, subject: str, given: str | None = None) -> Runtime:
@@ -172,11 +219,17 @@ async def upload(ask: Ask, *, size: int, subject: str, given: str | None = None)
             f"{ADVICE}"
         )
     runtime = None if given is None else await runtime_at(given, host.machine)
+    longest = LONGEST
+    failure: CannotBuild | None = None
     for prefix in _prefixes(host, source_key(True, PREFIX) if runtime is None else runtime.digest):
-        if runtime is not None and len(prefix) != len(runtime.prefix):
-            continue  # its strings are replaced by others of the same length
-        cargo = await (_own(prefix) if runtime is None else asyncio.to_thread(_moved, runtime, prefix))
-        transfer = _Transfer(ask, cargo, size, subject)
+        if len(prefix) > longest or (runtime is not None and len(prefix) != len(runtime.prefix)):
+            continue  # a given runtime's strings are replaced by others of the same length
+        try:
+            cargo = await (_own(prefix) if runtime is None else asyncio.to_thread(_moved, runtime, prefix))
+        except CannotBuild as error:  # perhaps only because the prefix is too long for a file of this machine
+            longest, failure = len(prefix) - 1, error
+            continue
+        transfer = _Transfer(ask, cargo, size, subject, host.bases)
         try:
             try:
                 await transfer.run()
@@ -185,6 +238,8 @@ async def upload(ask: Ask, *, size: int, subject: str, given: str | None = None)
             return cargo.runtime
         except Taken:
             continue
+    if failure is not None:
+        raise failure
     raise EnvironmentUnavailable(
         f"{subject}: no program of this user may be written and run in the home, /var/tmp or /tmp there, at a path of "
         f"at most {LONGEST} characters; allow it in one of them, or {ADVICE}"
@@ -208,12 +263,12 @@ async def _look(ask: Ask, subject: str) -> Host:
 
 def _prefixes(host: Host, identity: str) -> Iterator[str]:
     """Paths for a runtime there: first those that are short enough for all of its strings."""
-    name = hashlib.sha256(f"{host.user} {identity}".encode()).hexdigest()
+    name = base64.urlsafe_b64encode(hashlib.sha256(f"{host.user} {identity}".encode()).digest()).decode()
     for limit in (PREFERRED, LONGEST):
         for base in host.bases:
             room = min(limit - len(f"{base}/.h"), LONGEST_NAME)
             if room >= SHORTEST_NAME:
-                yield f"{base}/.h{name[:room]}"
+                yield from (f"{base}/.h{name[at : at + room]}" for at in range(0, NAMES * room, room))
 
 
 async def _own(prefix: str) -> Cargo:
@@ -256,8 +311,9 @@ def _archive(directory: str, files: Mapping[str, bytes]) -> bytes:
 class _Transfer:
     """One upload of a runtime."""
 
-    def __init__(self, ask: Ask, cargo: Cargo, size: int, subject: str) -> None:
+    def __init__(self, ask: Ask, cargo: Cargo, size: int, subject: str, bases: Sequence[str]) -> None:
         self._ask, self._cargo, self._size, self._subject = ask, cargo, size, subject
+        self._bases = " ".join(f"{base}/" for base in bases)  # where others may lie
         self._runtime = cargo.runtime
         self._sums = "".join(f"{sha256}  {name}\n" for name, sha256 in cargo.sums.items()).encode()
         # Processes with this cache wait for each other; other machines may upload at the same time.
@@ -300,7 +356,8 @@ class _Transfer:
             said = await self._do(APPEND, part)
             if said.get("arrived") != [str(arrived)]:
                 raise await self._failure("a part of it was not written", said)
-        said = await self._do(INSTALL, self._sums, whole=hashlib.sha256(data).hexdigest())
+        whole = hashlib.sha256(data).hexdigest()
+        said = await self._do(INSTALL, self._sums, whole=whole, bases=self._bases, remove_unused=REMOVE_UNUSED)
         if "damaged" in said:
             await self._remove()
             raise Damaged(f"{self._subject}: the runtime was damaged on its way there; try again")
@@ -310,7 +367,7 @@ class _Transfer:
             raise await self._failure("it was not unpacked", said)
 
     async def _do(self, script: str, given: bytes = b"", **more: str) -> dict[str, list[str]]:
-        text = _script(script, prefix=self._runtime.prefix, part=self._part, **more)
+        text = _script(script, prefix=self._runtime.prefix, part=self._part, digest=self._runtime.digest, **more)
         return _answers(await self._ask(text, given))
 
     async def _remove(self) -> None:
@@ -335,7 +392,7 @@ def _parts(data: bytes, size: int) -> Iterator[bytes]:
 
 def _script(script: str, **variables: str) -> str:
     """A script with its variables and `say`. Errors are a part of its output, and it always succeeds."""
-    values = "".join(f"{name}='{value}'\n" for name, value in variables.items())  # letters of a path, see `_look`
+    values = "".join(f"{name}='{value}'\n" for name, value in variables.items())  # without quotes, see `_look`
     return f"exec 2>&1\n{values}say() {{ printf '%s%s %s\\n' '{FOUND}' \"$@\"; }}\n({script})\n:\n"
 
 

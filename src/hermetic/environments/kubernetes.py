@@ -1,0 +1,214 @@
+"""Pods of a Kubernetes cluster: the resident is the main process of a pod, and an exec carries the stream to it.
+
+The pod ends with the resident, and by its own clock, also without any caller. What is left of an ended pod is its
+object, which `hermetic gc` deletes from any machine that has the same cluster.
+"""
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hermetic.contract.environment import Abandoned, EnvironmentRecord, Isolation, ResidentConfig, Started
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, NotInstalled, Unreachable
+from hermetic.contract.limits import START as RESIDENT_START
+from hermetic.environments.clouds.backend import ID, PROXIES, ROOT, CloudBackend, Gone, Ran
+from hermetic.environments.options import MissingOption
+from hermetic.environments.pods.api import ApiFailure, config_path, connected
+from hermetic.environments.pods.manifest import READY_BY, KubernetesOptions, check
+from hermetic.environments.pods.sandbox import Pod, PodApi
+from hermetic.environments.pods.states import state_of
+from hermetic.environments.profile import credential_notes
+from hermetic.registry.records import runtime_root, tag_of
+
+HOME = "/tmp"  # where the user has none that it can write
+CLUSTERS = ".kubernetes"  # a file of the runtime directory: where its pods may be
+IN_CLUSTER = "KUBERNETES_SERVICE_HOST"  # a variable of every pod
+
+
+class Kubernetes(CloudBackend):
+    """Commands run in a pod of their own."""
+
+    kind = "kubernetes"
+    package = "lightkube"
+    vendor = "Kubernetes"
+    credentials = "the kubeconfig"
+    option_shape = KubernetesOptions
+    identity = (
+        "image", "cpu", "memory_bytes", "disk_bytes", "resources", "network", "credential_files", "profile",
+        "namespace", "context", "kubeconfig", "runtime_class", "node_selector", "service_account", "user", "volumes",
+        "pod",
+    )  # fmt: skip
+    # The variables of login programs that a kubeconfig may name are those of the large clouds.
+    variables = ("KUBECONFIG", "KUBERNETES_", "AWS_", "AZURE_", "CLOUDSDK_", "GOOGLE_", *PROXIES)
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        if not self.chosen.image:
+            raise MissingOption(self.kind, "image", "python:3.12")
+        check(self.chosen)
+
+    def __str__(self) -> str:
+        return "a pod"
+
+    @property
+    def isolation(self) -> Isolation:
+        """A container on another machine; whether a NetworkPolicy is enforced is not seen."""
+        chosen = self.chosen
+        notes = []
+        if chosen.runtime_class is None:
+            notes.append("a pod shares the kernel of its node; runtime_class names a sandboxed runtime")
+        if chosen.network:
+            notes.append("the network is on: what the pods of the cluster can reach, a command can reach")
+        else:
+            notes.append("the network is off by a NetworkPolicy; whether the cluster enforces it is not checked")
+        if chosen.pod:
+            notes.append(f"pod may have changed all of this: {', '.join(sorted(chosen.pod))}")
+        notes += [f"{path} is a volume: what is written there stays" for path in chosen.volumes]
+        return Isolation(
+            kind=self.kind, separate_files=True, separate_processes=True, separate_user=True,
+            separate_network=not chosen.network, shared_paths=tuple(chosen.sync),
+            notes=(*notes, *credential_notes(chosen.credential_files)),
+        )  # fmt: skip
+
+    @classmethod
+    def lacking(cls) -> str:
+        """A kubeconfig, or the service account of the pod that this process runs in."""
+        if config_path(None) is not None or IN_CLUSTER in os.environ:
+            return ""
+        return "KUBECONFIG, or write ~/.kube/config"
+
+    def own_problem(self) -> NotInstalled | None:
+        """Another kubeconfig has credentials of its own."""
+        return self.problem() if self.chosen.kubeconfig is None else self.no_package()
+
+    @classmethod
+    def api(cls) -> AbstractAsyncContextManager[PodApi]:
+        """The current context."""
+        return _api(Address())
+
+    def service(self) -> AbstractAsyncContextManager[PodApi]:
+        """The cluster and the namespace of the options."""
+        return _api(self._address)
+
+    @property
+    def _address(self) -> "Address":
+        return Address(self.chosen.kubeconfig, self.chosen.context, self.chosen.namespace)
+
+    @classmethod
+    def is_refusal(cls, error: Exception) -> bool:
+        """By the answer of the API server."""
+        return isinstance(error, ApiFailure) and error.is_refusal
+
+    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+        """Creates a pod, or takes one of the pool. Raises EnvironmentUnavailable, and leaves nothing."""
+        self._address.remember()
+        return await super().start(id=id, directory=directory, spool=spool, token=token, label=label)
+
+    def resident_config(self, id: str, token: bytes, label: str) -> ResidentConfig:
+        """The resident replaces the main process."""
+        config = super().resident_config(id, token, label)
+        return msgspec.structs.replace(config, foreground=True, guardian=False, own_cgroup=True, home=HOME)
+
+    async def boot(self, sandbox: Pod, line: str, given: bytes) -> Ran:
+        """As the main process of the pod."""
+        return await sandbox.boot(line, given, RESIDENT_START)
+
+    async def reach(self, record: EnvironmentRecord) -> socket.socket:
+        """A stream to the resident. A pod whose node is lost counts as gone: the cluster deletes it."""
+        try:
+            return await super().reach(record)
+        except Unreachable as error:
+            if why := await self._why_lost(record):
+                raise ConnectionRefusedError(f"{record.place['name']} is gone: {why}") from error
+            raise
+
+    async def is_gone(self, record: EnvironmentRecord) -> bool:
+        """Whether the pod has ended, or its node is lost. Raises Unreachable."""
+        try:
+            async with self._mapped(record.id), self.service() as api:
+                return bool(await (await api.find(record.place["sandbox"])).why_lost())
+        except Gone:
+            return True
+
+    async def _why_lost(self, record: EnvironmentRecord) -> str:
+        try:
+            async with self._mapped(record.id), self.service() as api:
+                return await (await api.find(record.place["sandbox"])).why_lost()
+        except Gone as error:
+            return str(error)
+        except ExecutionError:
+            return ""
+
+    @classmethod
+    async def collect(cls, root: str, abandoned: Abandoned) -> list[str]:
+        """Deletes pods of a runtime directory that no record knows, and ended ones of any."""
+        if cls.no_package() is not None:
+            return []
+        ended, failed = [], None
+        for address in Address.known(root):
+            try:
+                async with cls._mapped(), _api(address) as api:
+                    ended += [name async for name in _collect(api, root, abandoned)]
+            except (EnvironmentUnavailable, ConfigError) as error:
+                failed = error
+        if failed is not None and not ended:
+            raise failed
+        return ended
+
+
+async def _collect(api: PodApi, root: str, abandoned: Abandoned) -> AsyncIterator[str]:
+    for pod in await api.tagged({}):
+        tags = await pod.tags()
+        if tags.get(ROOT) == tag_of(root):
+            async with abandoned(tags.get(ID, "")) as it_is:
+                if not it_is:
+                    continue
+                await pod.end(None)
+        elif _is_over(pod):
+            await pod.end(None)
+        else:
+            continue
+        yield f"kubernetes sandbox {pod.id}"
+
+
+def _is_over(pod: Pod) -> bool:
+    """Whether a pod has ended, or did not come up in its time."""
+    state = state_of(pod.object).state
+    by = float(pod.object["metadata"].get("annotations", {}).get(READY_BY, "inf"))
+    return state == "gone" or (state != "running" and by < time.time())
+
+
+@asynccontextmanager
+async def _api(address: "Address") -> AsyncIterator[PodApi]:
+    async with connected(*address) as cluster, contextlib.aclosing(PodApi(cluster)) as api:
+        yield api
+
+
+class Address(NamedTuple):
+    """Where pods are; None is what the kubeconfig says."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+    def remember(self) -> None:
+        """Notes it in the runtime directory, so that `hermetic gc` finds what a killed opener leaves there."""
+        if any(self) and self not in self.known(str(runtime_root())):
+            with (runtime_root() / CLUSTERS).open("ab") as file:
+                file.write(msgspec.json.encode(self) + b"\n")
+
+    @classmethod
+    def known(cls, root: str) -> "list[Address]":
+        """The usual one, and those that were noted."""
+        found = [cls()] if config_path(None) is not None or IN_CLUSTER in os.environ else []
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            for line in Path(root, CLUSTERS).read_bytes().splitlines():
+                found.append(cls(*msgspec.json.decode(line, type=tuple[str | None, str | None, str | None])))
+        return list(dict.fromkeys(found))

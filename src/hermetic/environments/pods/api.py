@@ -1,0 +1,242 @@
+"""The API of a Kubernetes cluster: objects as JSON, watches, and the standard streams of a pod's processes.
+
+lightkube reads the kubeconfig and signs requests; it is imported on first use.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from hermetic.contract.errors import ConfigError
+
+Object = dict[str, Any]  # of the API
+
+ANSWER_SECONDS = 30.0  # for one request
+WATCH_SECONDS = 30  # of one watch, which is then begun anew
+PING_SECONDS = 20.0  # between two pings of a websocket, and for their answer
+RETRIES = 5  # of a request that the server puts off
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")  # only the first can end a process's input
+MOST_MESSAGE = 1 << 22  # bytes of one message of a server
+MOST_ERRORS = 4000  # bytes of error output that are kept
+INPUT, OUTPUT, ERRORS, STATUS = 0, 1, 2, 3  # channels of a stream
+CLOSING_SECONDS = 5.0
+
+
+class ApiFailure(Exception):
+    """The API server refused a request, or could not do it."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(message or reason or f"status {code}")
+        self.code, self.reason = code, reason
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the same request would be refused again."""
+        return 400 <= self.code < 500 and self.code not in (408, 409, 429)
+
+
+@asynccontextmanager
+async def connected(kubeconfig: str | None, context: str | None, namespace: str | None) -> "AsyncIterator[Cluster]":
+    """A client of this event loop. Raises ConfigError for a kubeconfig that cannot be used."""
+    client, default = await asyncio.to_thread(_client, kubeconfig, context)
+    async with client:
+        yield Cluster(client, namespace or default)
+
+
+def config_path(kubeconfig: str | None) -> str | None:
+    """The kubeconfig in use: the option, a file of KUBECONFIG, or the usual one; None where there is none."""
+    paths = [kubeconfig] if kubeconfig else os.environ.get("KUBECONFIG", "").split(os.pathsep)
+    if not any(paths):
+        paths = ["~/.kube/config"]
+    expanded = (os.path.expanduser(path) for path in paths if path)
+    return next(filter(os.path.isfile, expanded), None)
+
+
+def _client(kubeconfig: str | None, context: str | None) -> tuple[Any, str]:
+    """An HTTP client of the cluster, and the namespace of the context."""
+    from lightkube.config.client_adapter import AsyncClient, ConnectionParams
+    from lightkube.config.kubeconfig import KubeConfig
+    from lightkube.core.exceptions import ConfigError as Unusable
+
+    path = config_path(kubeconfig)
+    try:
+        if path is not None:
+            chosen = KubeConfig.from_file(path).get(context)
+        elif kubeconfig or context:
+            raise ConfigError(f"no kubeconfig at {kubeconfig or '~/.kube/config'}", setting="kubeconfig")
+        else:
+            chosen = KubeConfig.from_service_account().get()
+        assert chosen is not None
+        client = AsyncClient(chosen, ConnectionParams())
+    except (Unusable, KeyError, AssertionError) as error:
+        where = path or "the service account of this pod"
+        raise ConfigError(f"{where} cannot be used: {error}", setting="kubeconfig") from error
+    client.timeout = ANSWER_SECONDS
+    client.event_hooks = {"response": [_with_body]}
+    return client, chosen.namespace
+
+
+async def _with_body(response: Any) -> None:
+    """Reads the body of an error, which a websocket's handshake would drop."""
+    if response.status_code >= 400:
+        await response.aread()
+
+
+def _failure(response: Any) -> ApiFailure:
+    try:
+        status = response.json()
+        return ApiFailure(response.status_code, status.get("reason", ""), status.get("message", ""))
+    except (ValueError, AttributeError):
+        return ApiFailure(response.status_code, response.reason_phrase, response.text[:MOST_ERRORS])
+
+
+class Cluster:
+    """Requests to one cluster. Methods raise ApiFailure, and errors of httpx2."""
+
+    def __init__(self, client: Any, namespace: str) -> None:
+        self._client = client
+        self.namespace = namespace
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self._client.base_url}, namespace {self.namespace}>"
+
+    def path(self, *parts: str, group: str = "api/v1", namespace: str | None = None) -> str:
+        """The path of objects of a namespace."""
+        return "/".join(("", *group.split("/"), "namespaces", namespace or self.namespace, *parts))
+
+    async def request(
+        self, method: str, path: str, body: Object | None = None, *, params: Mapping[str, Any] | None = None
+    ) -> Object:
+        """The object that is answered. Where the server asks to wait, the request is repeated."""
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        content = None if body is None else json.dumps(body).encode()
+        for left in reversed(range(RETRIES)):
+            response = await self._client.request(
+                method, path, params=params, content=content, headers={"Content-Type": kind}
+            )
+            wait = response.headers.get("Retry-After", "")
+            if response.status_code != 429 or not left:
+                break
+            await asyncio.sleep(min(float(wait) if wait.isdigit() else 1.0, ANSWER_SECONDS))
+        if response.status_code >= 400:
+            raise _failure(response)
+        answer: Object = response.json()
+        return answer
+
+    async def watch(self, path: str, name: str, version: str) -> AsyncGenerator[tuple[str, Object], None]:
+        """Changes of one object after a version, for a while: what happened, and the object."""
+        params = {
+            "watch": "true", "fieldSelector": f"metadata.name={name}", "resourceVersion": version,
+            "timeoutSeconds": WATCH_SECONDS,
+        }  # fmt: skip
+        timeout = WATCH_SECONDS + ANSWER_SECONDS
+        async with self._client.stream("GET", path, params=params, timeout=timeout) as response:
+            if response.status_code >= 400:
+                raise _failure(response)
+            async for line in response.aiter_lines():
+                event = json.loads(line)
+                if event["type"] == "ERROR":  # the version is too old: the caller reads the object again
+                    return
+                yield event["type"], event["object"]
+
+    async def stream(
+        self, action: str, pod: str, container: str, words: Sequence[str] = (), *, with_input: bool = True,
+        namespace: str | None = None,
+    ) -> "PodStream":  # fmt: skip
+        """Runs a program in a container (`exec`), or joins its main process (`attach`)."""
+        params = [("container", container), ("stdout", "true"), ("stderr", "true")]
+        params += [("stdin", "true")] * with_input + [("command", word) for word in words]
+        stream = PodStream()
+        await stream.open(self._client, self.path("pods", pod, action, namespace=namespace), params)
+        return stream
+
+
+class PodStream:
+    """The standard streams of a process in a pod, over one websocket."""
+
+    size = 128 * 1024  # bytes of one message
+
+    def __init__(self) -> None:
+        self.errors = b""  # the end of its error output
+        self.exit_code: int | None = None  # None while it runs, and where it is not known
+        self.failure = ""  # why there is no exit code
+        self._socket: Any = None
+        self._closing = asyncio.Event()
+        self._holder: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<PodStream: {self.failure or self.exit_code}>"
+
+    async def open(self, client: Any, path: str, params: Sequence[tuple[str, str]]) -> None:
+        """Connects. A task of its own holds the websocket, whose context must be left where it was entered."""
+        opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._holder = asyncio.create_task(self._hold(client, path, params, opened))
+        try:
+            self._socket = await opened
+        except BaseException:
+            self._holder.cancel()
+            await asyncio.wait([self._holder])
+            raise
+
+    async def _hold(
+        self, client: Any, path: str, params: Sequence[tuple[str, str]], opened: "asyncio.Future[Any]"
+    ) -> None:
+        try:
+            websocket = client.websocket(
+                path, subprotocols=list(PROTOCOLS), params=list(params), max_message_size_bytes=MOST_MESSAGE,
+                keepalive_ping_interval_seconds=PING_SECONDS, keepalive_ping_timeout_seconds=PING_SECONDS,
+            )  # fmt: skip
+            async with websocket as socket:
+                opened.set_result(socket)
+                await self._closing.wait()
+        except BaseException as error:  # after the opening: of a connection that broke, which a reader notices
+            if (response := getattr(error, "response", None)) is not None:  # no websocket was opened
+                error = _failure(response)
+            if not opened.done():
+                opened.set_exception(error)
+            if isinstance(error, asyncio.CancelledError):
+                raise
+
+    async def write(self, data: bytes) -> None:
+        """Sends input."""
+        await self._socket.send_bytes(bytes((INPUT,)) + data)
+
+    async def read(self) -> bytes:
+        """The next output; empty at the end, or when the connection broke."""
+        while self.exit_code is None and not self.failure:
+            try:
+                message = await self._socket.receive_bytes()
+            except Exception as error:  # of httpx2 or anyio, by how the connection ended
+                self.failure = f"the stream broke ({type(error).__name__})"
+                break
+            channel, data = message[0], message[1:]
+            if channel == OUTPUT and data:
+                return bytes(data)
+            if channel == ERRORS:
+                self.errors = (self.errors + data)[-MOST_ERRORS:]
+            elif channel == STATUS:
+                self._end(json.loads(data))
+        return b""
+
+    def _end(self, status: Object) -> None:
+        causes = (status.get("details") or {}).get("causes") or []
+        codes = [cause["message"] for cause in causes if cause.get("reason") == "ExitCode"]
+        if status.get("status") == "Success":
+            self.exit_code = 0
+        elif codes:
+            self.exit_code = int(codes[0])
+        else:
+            self.failure = status.get("message", "") or "it failed"
+
+    async def close(self) -> None:
+        """Closes the connection: the process reads the end of its input."""
+        self._closing.set()
+        if self._holder is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING_SECONDS):
+                    await asyncio.wait([self._holder])
+            self._holder.cancel()

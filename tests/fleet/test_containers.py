@@ -15,7 +15,7 @@ from hermetic import Fleet
 from hermetic.fleet.garbage import collect
 from hermetic.registry.records import Records, new_id, runtime_root
 from tests.cli.program import eventually
-from tests.environments.engines import ask, need_engine, ours
+from tests.environments.engines import PODMAN, ask, need_engine, ours
 from tests.programs import need_variable
 from tests.sizes import is_full, scale
 
@@ -29,7 +29,7 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(params=["docker", pytest.param("podman", marks=pytest.mark.full)])
+@pytest.fixture(params=["docker", PODMAN])
 def engine(request: pytest.FixtureRequest) -> str:
     need_engine(request.param)
     return str(request.param)

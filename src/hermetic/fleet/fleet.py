@@ -5,7 +5,7 @@ import atexit
 import contextlib
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -13,108 +13,20 @@ import msgspec
 
 from hermetic.approvals.context import PolicyContext
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument
-from hermetic.contract.fleet import FleetInfo, Removed, TaskInfo
+from hermetic.contract.fleet import FleetInfo, Mapped, Removed, TaskInfo
 from hermetic.environments import catalog
+from hermetic.fleet import mapping
 from hermetic.fleet.garbage import collect
+from hermetic.fleet.member import Member
 from hermetic.fleet.opening import StartRequest, attach, is_living, open_environment, start_new
 from hermetic.fleet.pool import Pool
-from hermetic.link.link import Link
-from hermetic.registry.records import Records, runtime_root
+from hermetic.registry.records import Records, id_for_task, runtime_root
 from hermetic.session.environment import Environment
-from hermetic.session.keeping import disk_bytes, link_of, record_of
+from hermetic.session.keeping import disk_bytes, record_of
 
 IDLE = 300.0  # seconds
 STARTS = 8
 LEAVING_SECONDS = 5.0  # for ending pooled environments at exit
-
-
-class Member:
-    """An environment in a fleet; `forget` is called when it was released for idleness."""
-
-    def __init__(self, idle: float | None, forget: Callable[["Member"], None]) -> None:
-        self.lock = asyncio.Lock()  # held while it is opened or closed
-        self.environment: Environment | None = None
-        self.users = 0  # borrowers; it is not released while there are any
-        self._idle = idle
-        self._forget = forget
-        self._activity: Link | None = None  # of that environment
-        self._requests = 0  # at the last check
-        self._until = 0.0  # its idle time, by the loop's clock
-        self._timer: asyncio.TimerHandle | None = None
-        self._looking: asyncio.Task[None] | None = None
-
-    def __repr__(self) -> str:
-        return f"<Member {self.environment!r}: {self.users} users>"
-
-    @property
-    def is_usable(self) -> bool:
-        """True when there is an environment that is not closed or lost."""
-        return self._activity is not None and not self._activity.is_over
-
-    def keep(self, environment: Environment) -> None:
-        """Takes an environment in; its idle time begins."""
-        self.environment, self._activity = environment, link_of(environment)
-        self.touch()
-
-    def touch(self) -> None:
-        """It is used now: its idle time begins anew."""
-        if self._activity is None:
-            self._stop_timer()
-            return
-        self._requests = self._activity.requests
-        if self._idle is not None:
-            loop = asyncio.get_running_loop()
-            self._until = loop.time() + self._idle
-            if self._timer is None:  # a running timer re-arms itself
-                self._timer = loop.call_at(self._until, self._look_later)
-
-    async def close(self, *, remove: bool) -> None:
-        """Releases the environment, or ends it; the lock is held."""
-        self._stop_timer()
-        if self._looking is not None and self._looking is not asyncio.current_task():
-            self._looking.cancel()
-        environment, self.environment, self._activity = self.environment, None, None
-        if environment is not None:
-            await environment.close(remove=remove)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look_later(self) -> None:
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._until:
-            self._timer = loop.call_at(self._until, self._look_later)
-            return
-        self._timer = None
-        self._looking = asyncio.create_task(self._look())
-
-    async def _look(self) -> None:
-        """The idle time is over: releases it, unless it was used meanwhile or processes run there."""
-        async with self.lock:
-            if self.environment is None:
-                return
-            if not await self._is_idle(self.environment):
-                self.touch()
-                return
-            # No await between the check and the close: no call can begin in between.
-            await self.close(remove=False)
-            self._forget(self)
-
-    async def _is_idle(self, environment: Environment) -> bool:
-        activity = link_of(environment)
-        was_quiet = activity.requests == self._requests and not activity.is_busy
-        self._requests = before = activity.requests
-        if self.users or not was_quiet:
-            return activity.is_over and not self.users
-        try:
-            info = await environment.info()
-        except EnvironmentUnavailable:
-            return not self.users
-        is_quiet = activity.requests == before + 1 and not activity.is_busy  # one was ours
-        self._requests = activity.requests
-        return is_quiet and not self.users and info.processes == 0
 
 
 class Fleet:
@@ -200,6 +112,40 @@ class Fleet:
     def use(self, task: str) -> AbstractAsyncContextManager[Environment]:
         """The task's environment for a block, during which it is not closed."""
         return Borrow(self, task)
+
+    async def map(
+        self, function: mapping.Function, items: Iterable[Any], *, limit: int = mapping.LIMIT,
+        retries: int = mapping.RETRIES, timeout: float | None = None, progress: mapping.Progress = False,
+        task: Callable[[Any], str] | None = None,
+    ) -> Mapped:  # fmt: skip
+        """Calls `function(environment, item)` for each item, in an environment of its own that is ended afterwards.
+
+        At most `limit` run at once. An environment that does not open, or is gone before the function sent a request
+        to it, is replaced up to `retries` times; later errors, and a function that takes more than `timeout` seconds,
+        are the item's result. `progress` is True for a bar on stderr, or is called with a MapProgress. `task` names
+        the environment of an item, so that another program can attach to it.
+        """
+        _check_count("limit", limit, least=1)
+        _check_count("retries", retries, least=0)
+        batch = secrets.token_hex(4)
+
+        def name(index: int, item: Any) -> str:
+            if task is not None:
+                return task(item)
+            unique = f"map-{batch}-{index}"
+            self._own[unique] = unique
+            return unique
+
+        async def end(task: str) -> None:
+            await self.close_task(task, remove=True)
+            if self._own.get(task) == task:
+                del self._own[task]
+                self._own_opened.discard(task)
+
+        work = mapping.Mapping(
+            self.use, end, function, name, limit=limit, retries=retries, timeout=timeout, progress=progress
+        )
+        return await work.run(items)
 
     async def close_task(self, task: str, *, remove: bool = False) -> bool:
         """Detaches from a task's environment; `remove=True` ends it. False if there is none."""
@@ -410,6 +356,13 @@ def directory_elsewhere(fleet: Fleet, task: str, environment: Environment) -> tu
     asked = catalog.find(fleet.kind)(fleet._options_of(task)).options
     held, wanted = (str(options.get("cwd") or options.get("workspace")) for options in (record.options, asked))
     return None if held == wanted else (held, wanted)
+
+
+def ids_of(fleet: Fleet, task: str) -> tuple[str, ...]:
+    """The id of the task's environment: the one that it would get, and that of an open one that was made ahead."""
+    member = fleet._members.get(task)
+    name = id_for_task(fleet._name(task))
+    return (name,) if member is None or member.environment is None else (name, member.environment.id)
 
 
 def is_lost(fleet: Fleet, task: str) -> bool:

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, Unreachable
@@ -28,8 +29,11 @@ async def collect(records: Records, ids: Sequence[str] = (), problems: list[str]
 
     The reasons why some cannot be reached now are added to `problems`.
     """
-    removed = [one async for one in _environments(records, ids, [] if problems is None else problems)]
-    for leftovers in () if ids else (_directories, _containers, _spools, _locks, _runtimes):
+    problems = [] if problems is None else problems
+    removed = [one async for one in _environments(records, ids, problems)]
+    if ids:
+        return [*removed, *[one async for one in _orphans(records, ids, problems)]]
+    for leftovers in (_directories, partial(_containers, problems=problems), _spools, _locks, _runtimes):
         removed += [one async for one in leftovers(records)]
     return removed
 
@@ -107,16 +111,37 @@ async def _directories(records: Records) -> AsyncIterator[Removed]:
         yield Removed(what="lock", name=JANITOR)
 
 
-async def _containers(records: Records) -> AsyncIterator[Removed]:
-    """Containers without a record, found by each kind."""
+async def _containers(records: Records, problems: list[str]) -> AsyncIterator[Removed]:
+    """Containers and sandboxes without a record, found by each kind."""
     for kind in catalog.kinds():
+        may_be_billed = False
         try:
-            collect_kind = getattr(catalog.find(kind), "collect", None)
+            backend = catalog.find(kind)
+            may_be_billed = getattr(backend, "orphans", False)
+            collect_kind = getattr(backend, "collect", None)
             if collect_kind is not None:
                 for name in await collect_kind(str(records.root), lambda id: _abandoned(records, id)):
                     yield Removed(what="place", name=name)
-        except (OSError, EnvironmentUnavailable, ConfigError):
-            continue  # without an engine there are no containers
+        except (OSError, EnvironmentUnavailable, ConfigError) as error:
+            if may_be_billed:
+                problems.append(str(error))  # without an engine there are no containers
+
+
+async def _orphans(records: Records, ids: Sequence[str], problems: list[str]) -> AsyncIterator[Removed]:
+    """What openers of these ids that were killed have created elsewhere, found by the kinds that leave such."""
+
+    @asynccontextmanager
+    async def abandoned(id: str) -> AsyncIterator[bool]:
+        async with _abandoned(records, id) as it_is:
+            yield it_is and id in ids
+
+    for backend in map(catalog.find, catalog.KINDS):
+        if getattr(backend, "orphans", False):
+            try:
+                for name in await backend.collect(str(records.root), abandoned):  # type: ignore[attr-defined]
+                    yield Removed(what="place", name=name)
+            except EnvironmentUnavailable as error:
+                problems.append(str(error))
 
 
 async def _spools(records: Records) -> AsyncIterator[Removed]:

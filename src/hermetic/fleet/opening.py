@@ -22,7 +22,7 @@ from hermetic.environments import catalog
 from hermetic.environments.starting import MOST_STDERR
 from hermetic.environments.unix_socket import is_listened_in, peer_pid
 from hermetic.fleet.reaching import check_of, link_to, reach, scarce
-from hermetic.link.archive import build_archive
+from hermetic.link.archive import read_modules
 from hermetic.link.link import Link
 from hermetic.registry.file_lock import wait_until_unused
 from hermetic.registry.host_process import is_scarce
@@ -138,6 +138,7 @@ class StartRequest(NamedTuple):
     id: str
     task: str | None
     janitor: JanitorClient
+    token: bytes | None = None  # of the new resident; None: a new one
 
 
 Start = Callable[[StartRequest], Awaitable[Environment]]
@@ -156,7 +157,8 @@ async def open_environment(
 
     A living environment may differ in the options that are `tolerated`.
     """
-    backend = catalog.find(kind)(options)
+    async with _no_bare_errors():
+        backend = catalog.find(kind)(options)  # its module may have to be imported
     if task is not None and (fault := _fault_of(task)):
         raise ConfigError(fault, setting="task")
     records = Records(runtime_root())
@@ -189,14 +191,17 @@ def _fault_of(task: object) -> str:
     return "" if is_text(task) else f"the task {task!r} is not valid UTF-8; use another key"
 
 
-async def attach_environment(task_or_id: str, patience: float | None = None) -> Environment:
-    """As `attach`; `patience` is how many seconds are waited for one that is stalled, full or busy."""
+async def attach_environment(task_or_id: str, patience: float | None = None, *, observes: bool = False) -> Environment:
+    """As `attach`; `patience` is how many seconds are waited for one that is stalled, full or busy.
+
+    With `observes` the client does not prolong the lease of the environment.
+    """
     if fault := _fault_of(task_or_id):
         raise InvalidArgument(fault, argument="task_or_id")
     async with _no_bare_errors():
         records = Records(runtime_root())
         record = records.find(task_or_id)
-        attached = await reach(record, records, patience) if record else None
+        attached = await reach(record, records, patience, observes=observes) if record else None
     if attached is None:
         known = ", ".join(other.task or other.id for other in records.all()) or "none"
         raise EnvironmentUnavailable(
@@ -266,7 +271,7 @@ async def _remove_rest(stale: EnvironmentRecord, records: Records) -> None:
 
 async def start_new(ordered: StartRequest) -> Environment:
     """A new environment under its id."""
-    backend, records, id, task, janitor = ordered
+    backend, records, id, task, janitor, token = ordered
     spool = janitor.spool or _new_spool(records, id)
     try:
         if spool is not None:
@@ -274,9 +279,9 @@ async def start_new(ordered: StartRequest) -> Environment:
         await wait_until_unused(records.root / id)
         records.make_directory(id)
         janitor.made()
-        if not build_archive.cache_info().currsize:  # compiling it takes time
-            await in_thread(build_archive)
-        record = await _started(backend, records, id, task, spool)
+        if not read_modules.cache_info().currsize:  # compiling them takes time
+            await in_thread(read_modules)
+        record = await _started(backend, records, id, task, spool, token or secrets.token_bytes(32))
         link = await _first_link(backend, record, records, janitor)
     except BaseException:
         records.discard(id)
@@ -309,13 +314,13 @@ def _new_spool(records: Records, id: str) -> str | None:
 
 
 async def _started(
-    backend: Backend, records: Records, id: str, task: str | None, spool: str | None
+    backend: Backend, records: Records, id: str, task: str | None, spool: str | None, token: bytes
 ) -> EnvironmentRecord:
     own: dict[str, Any] = {
         "id": id,
         "directory": str(records.root / id),
         "spool": spool,
-        "token": secrets.token_bytes(32),
+        "token": token,
     }
     started = await backend.start(**own, label=task or id)
     known = {"kind": backend.kind, "task": task, "options": backend.options, "created": time.time()}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, State, Unreachable
-from hermetic.contract.limits import LEASE, REACH, STALL, UNATTENDED
+from hermetic.contract.limits import LEASE, REACH, SILENCE, STALL, UNATTENDED
 from hermetic.environments import catalog
 from hermetic.link.connection import Silent, Unanswered
 from hermetic.link.link import Link
@@ -29,14 +29,16 @@ class Attached(NamedTuple):
     link: Link
 
 
-async def reach(record: EnvironmentRecord, records: Records, patience: float | None = None) -> Attached | None:
-    """Attaches to the environment of a record; None with proof that it is gone.
+async def reach(
+    record: EnvironmentRecord, records: Records, patience: float | None = None, *, observes: bool = False
+) -> Attached | None:
+    """Attaches to the environment of a record; None with proof that it is gone. One that observes prolongs no lease.
 
     Proof is an ended process or container, a socket without listener, or the answer of another resident. Raises
     Unreachable after `patience` seconds if it may live: it is stalled, full or busy.
     """
     backend = catalog.find(record.kind)(record.options)
-    link = link_to(backend, record, records)
+    link = link_to(backend, record, records, observes=observes)
     until, pause = time.monotonic() + (REACH if patience is None else patience), 0.02
     while True:
         try:
@@ -65,15 +67,17 @@ async def reach(record: EnvironmentRecord, records: Records, patience: float | N
 def check_of(backend: Backend, id: str, options: Mapping[str, Any], slack: float = 0.0) -> dict[str, Any]:
     """The check by which the janitor finds out whether a resident that this host cannot see has ended."""
     lease, unattended = options.get("lease", LEASE), options.get("unattended", UNATTENDED)
-    return liveness_check(id, lease + slack, unattended, getattr(backend, "variables", ()))
+    orphans = getattr(backend, "orphans", False)
+    return liveness_check(id, lease + slack, unattended, getattr(backend, "variables", ()), orphans=orphans)
 
 
 Connected = Callable[[socket.socket], object]
 
 
 def link_to(
-    backend: Backend, record: EnvironmentRecord, records: Records, on_connect: Connected = lambda stream: None
-) -> Link:
+    backend: Backend, record: EnvironmentRecord, records: Records, on_connect: Connected = lambda stream: None, *,
+    observes: bool = False,
+) -> Link:  # fmt: skip
     """A link to the resident of a record, not yet open; `on_connect` is called with each new stream."""
 
     async def dial() -> socket.socket:
@@ -83,7 +87,10 @@ def link_to(
 
     silence = getattr(backend, "answers_within", STALL)
     stall = Stall(records, record, backend)
-    return Link(dial, record.token, environment=record.id, silence=silence, on_stall=stall.changed)
+    return Link(
+        dial, record.token, environment=record.id, silence=silence, on_stall=stall.changed, observes=observes,
+        keepalive=max(SILENCE, 2 * silence), drops=not getattr(backend, "notices_silence", False),
+    )  # fmt: skip
 
 
 class Stall:

@@ -1,0 +1,195 @@
+"""Host actor: Hermetic on one node of a Ray cluster. It keeps nothing that a restarted one does not find again.
+
+The records of the node are its memory: an environment is one of this host by the beginning of its task.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hermetic.contract.environment import EnvironmentRecord
+from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
+from hermetic.environments import catalog
+from hermetic.fleet.opening import StartRequest, attach_environment, open_environment, start_new
+from hermetic.registry.records import Records, runtime_root
+from hermetic.session.environment import Environment
+from hermetic.session.keeping import detach, record_of
+
+TICKET_BYTES = 32
+TICKET_SECONDS = 30.0  # for which a ticket is good, once
+PIECE = 1 << 16  # bytes of one read
+PULL_SECONDS = 10.0  # that a call waits for bytes
+
+
+class HostState(NamedTuple):
+    """What a caller needs to choose a host."""
+
+    free: int
+    images: frozenset[str]  # of environments that ran there
+
+
+class Host:
+    """The actor. All its methods are calls of Ray, which may run at the same time and in any order."""
+
+    def __init__(self, node: str, address: str, units: int) -> None:
+        self._prefix = f"ray.{node}."
+        self._address, self._units = address, units
+        self._opening: set[str] = set()
+        self._images: set[str] = set()
+        self._tickets: dict[bytes, tuple[str, float]] = {}
+        self._streams: dict[str, socket.socket] = {}
+        self._server: asyncio.Server | None = None
+        self._starting = asyncio.Lock()
+
+    # -- environments
+    async def state(self) -> HostState:
+        """Free units, and images that were used here."""
+        records = self._records()
+        self._images.update(str(record.options["image"]) for record in records if record.options.get("image"))
+        names = {record.task for record in records} | self._opening
+        return HostState(max(0, self._units - len(names)), frozenset(self._images))
+
+    async def open(
+        self, name: str, kind: str, options: Mapping[str, Any], token: bytes
+    ) -> tuple[dict[str, Any] | None, str]:
+        """Opens an environment, or finds the one of an earlier call; its record, or None and what is wrong."""
+        if (await self.state()).free <= 0:
+            return None, "full"
+        task = self._prefix + name
+        self._opening.add(task)
+
+        async def start(ordered: StartRequest) -> Environment:
+            return await start_new(ordered._replace(token=token))
+
+        try:
+            environment = await open_environment(kind, task, options, start=start)
+            record = record_of(environment)
+            await detach(environment)  # a client of ours would prolong its lease
+        except ExecutionError as error:
+            return None, str(error)
+        finally:
+            self._opening.discard(task)
+        return msgspec.to_builtins(record, builtin_types=(bytes,)), ""
+
+    async def is_living(self, name: str) -> bool:
+        """Whether the environment answers."""
+        try:
+            await detach(await attach_environment(self._prefix + name, observes=True))
+        except EnvironmentUnavailable:
+            return False
+        return True
+
+    async def end(self, name: str) -> bool:
+        """Ends an environment; False where there is none."""
+        try:
+            environment = await attach_environment(self._prefix + name)
+        except EnvironmentUnavailable:
+            return False
+        await environment.close(remove=True)
+        return True
+
+    async def names(self) -> list[str]:
+        """The environments that have a record here."""
+        return [str(record.task).removeprefix(self._prefix) for record in self._records()]
+
+    def _records(self) -> list[EnvironmentRecord]:
+        return [record for record in Records(runtime_root()).all() if (record.task or "").startswith(self._prefix)]
+
+    async def _reached(self, name: str) -> socket.socket:
+        record = Records(runtime_root()).of_task(self._prefix + name)
+        if record is None:
+            raise ConnectionRefusedError("no such environment is here any more")
+        return await catalog.find(record.kind)(record.options).reach(record)
+
+    # -- streams over TCP
+    async def ticket(self, name: str) -> tuple[str, int, bytes]:
+        """Where a stream to the environment can be had by a TCP connection that begins with a ticket."""
+        async with self._starting:
+            if self._server is None:
+                self._server = await asyncio.start_server(self._serve, self._address, 0)
+        now = time.monotonic()
+        self._tickets = {ticket: found for ticket, found in self._tickets.items() if found[1] > now}
+        ticket = secrets.token_bytes(TICKET_BYTES)
+        self._tickets[ticket] = name, now + TICKET_SECONDS
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return str(host), int(port), ticket
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carries a stream; the first byte back is `+`, or `-` where the resident is gone."""
+        try:
+            async with asyncio.timeout(TICKET_SECONDS):
+                ticket = await reader.readexactly(TICKET_BYTES)
+            name, until = self._tickets.pop(ticket, ("", 0.0))
+            if until < time.monotonic():
+                return
+            try:
+                there = await self._reached(name)
+            except (ConnectionRefusedError, FileNotFoundError):
+                writer.write(b"-")
+                return
+            inner_reader, inner_writer = await asyncio.open_connection(sock=there)
+            writer.write(b"+")
+            await _both(_copied(reader, inner_writer), _copied(inner_reader, writer))
+            inner_writer.close()
+        except (OSError, ExecutionError, TimeoutError, asyncio.IncompleteReadError):
+            return  # the caller connects again
+        finally:
+            writer.close()
+
+    # -- streams by calls
+    async def connect(self, name: str) -> str:
+        """A stream by calls: its id; empty where the resident is gone."""
+        try:
+            stream = await self._reached(name)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return ""
+        id = secrets.token_hex(8)
+        self._streams[id] = stream
+        return id
+
+    async def push(self, id: str, data: bytes) -> bool:
+        """Writes to a stream; the caller waits for one call before it makes the next. False where it has ended."""
+        try:
+            await asyncio.get_running_loop().sock_sendall(self._streams[id], data)
+        except (KeyError, OSError):
+            return False
+        return True
+
+    async def pull(self, id: str) -> bytes | None:
+        """What has come; empty after some seconds without any, None at the end. One call at a time."""
+        try:
+            async with asyncio.timeout(PULL_SECONDS):
+                return await asyncio.get_running_loop().sock_recv(self._streams[id], 16 * PIECE) or None
+        except TimeoutError:
+            return b""
+        except (KeyError, OSError):
+            return None
+
+    async def drop(self, id: str) -> None:
+        """Closes a stream by calls."""
+        if stream := self._streams.pop(id, None):
+            with contextlib.suppress(OSError):
+                stream.shutdown(socket.SHUT_RDWR)  # a pending read ends before the descriptor is closed
+            await asyncio.sleep(0)
+            stream.close()
+
+
+async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(PIECE):
+        writer.write(data)
+        await writer.drain()
+
+
+async def _both(*ways: Any) -> None:
+    """Returns when one of them has ended, and the others have been cancelled."""
+    tasks = [asyncio.ensure_future(way) for way in ways]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -12,6 +12,7 @@ import pytest
 
 import hermetic
 from hermetic import Cancelled, Exited, InvalidArgument, Result, TimedOut, Yielded
+from tests.scenarios.living import begin
 
 
 async def test_a_session_keeps_its_state_and_a_result_says_what_happened(tmp_path: Path) -> None:
@@ -136,14 +137,16 @@ async def test_an_error_in_on_output_ends_the_command_and_is_raised() -> None:
 
 async def test_a_timeout_ends_the_tree_and_keeps_what_came() -> None:
     async with hermetic.open("local") as env:
-        result = await env.run("echo before; sleep 600 & sleep 600", timeout=0.2)
-        assert (result.ending, result.exit_code, result.output) == (TimedOut(0.2), 124, "before\n")
+        await env.run(":")  # a shell that still starts would take of the time
+        result = await env.run("echo before; sleep 600 & sleep 600", timeout=1)
+        assert (result.ending, result.exit_code, result.output) == (TimedOut(1), 124, "before\n")
         assert (await env.run("echo $?; pgrep -P $$ -x sleep")).output == "0\n"
 
 
 async def test_a_yielded_command_goes_on_as_a_process() -> None:
     async with hermetic.open("local") as env:
-        result = await env.run("echo one; sleep 0.5; echo two; exit 7", timeout=0.1, on_timeout="yield")
+        await env.run(":")
+        result = await env.run("echo one; sleep 1; echo two; exit 7", timeout=0.1, on_timeout="yield")
         assert isinstance(result.ending, Yielded)
         assert result.exit_code is None
         process = result.process
@@ -155,8 +158,7 @@ async def test_a_yielded_command_goes_on_as_a_process() -> None:
 
 async def test_cancelling_ends_the_command_first() -> None:
     async with hermetic.open("local") as env:
-        running = asyncio.ensure_future(env.run("echo $BASHPID; sleep 600"))
-        await asyncio.sleep(0.2)
+        running = await begin(env, "echo $BASHPID; sleep 600")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -167,8 +169,7 @@ async def test_cancelling_ends_the_command_first() -> None:
 
 async def test_cancelling_twice_still_waits_for_the_end() -> None:
     async with hermetic.open("local") as env:
-        running = asyncio.ensure_future(env.run("trap '' TERM; while :; do sleep 1; done"))
-        await asyncio.sleep(0.2)
+        running = await begin(env, "trap '' TERM; echo up; while :; do sleep 1; done")
         running.cancel()
         await asyncio.sleep(0)
         running.cancel()

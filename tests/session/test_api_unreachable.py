@@ -6,6 +6,8 @@ import os
 import resource
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from tempfile import TemporaryDirectory
@@ -156,6 +158,27 @@ async def test_an_opener_that_runs_out_of_descriptors_is_told_so_and_leaves_noth
         assert len(told) >= 1
         assert [text for text in told if "ulimit -n" not in text] == []
         await eventually(lambda: os.listdir(runtime_root()) == os.listdir(spools) == [])
+
+
+OPENER = """
+import asyncio, resource
+from hermetic import EnvironmentUnavailable, open
+
+async def main():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+    try:
+        await open("docker", image="some")
+    except EnvironmentUnavailable as error:
+        print(error)
+
+asyncio.run(main())
+"""
+
+
+def test_an_opener_that_has_no_descriptor_for_an_import_is_told_so() -> None:
+    """In a fresh program nothing of the kind is imported yet."""
+    done = subprocess.run([sys.executable, "-c", OPENER], capture_output=True, text=True, check=False)
+    assert "ulimit -n" in done.stdout, done.stderr
 
 
 async def eventually(check: Callable[[], bool]) -> None:

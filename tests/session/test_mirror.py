@@ -182,18 +182,23 @@ async def test_credentials_go_and_never_come_back(
 
 OBEYED = (
     ".git/hooks/pre-commit", ".git/config", ".git/commondir", ".git/worktrees/w/gitdir", ".git/modules/a/b/config",
-    "sub/.git/config", "sub/mod/.git", "hermetic.toml", ".hermetic/x",
+    "sub/.git/config", "sub/mod/.git", "hermetic.toml", ".hermetic/x", ".husky/pre-commit",
 )  # fmt: skip
+
+
+HOOKS = "[core]\n\thooksPath = .husky\n"
 
 
 async def test_what_programs_here_obey_does_not_come_back(
     options: dict[str, Any], here: Path, there: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (here / "hermetic.toml").write_text("mine")
+    (here / ".git").mkdir()
+    (here / ".git/config").write_text(HOOKS)
     async with hermetic.open("ssh", **options) as env:
         names = " ".join((*OBEYED, ".git/HEAD"))
         await env.run(f"cd {there}; for f in {names}; do mkdir -p $(dirname $f); echo x > $f; done")
-    assert texts(here) == {"hermetic.toml": "mine", "HEAD": "x\n"}
+    assert texts(here) == {"hermetic.toml": "mine", "HEAD": "x\n", "config": HOOKS}
     refused = [record.message for record in caplog.records if "would obey" in record.message]
     assert all(any(message.startswith(name) for message in refused) for name in OBEYED)
 

@@ -95,9 +95,12 @@ class Environment(Session):
         weak = (*said.weak, *self._record.notes)
         return msgspec.structs.replace(said, id=self.id, kind=self.kind, task=self.task, weak=weak)
 
-    def events(self) -> EventStream:
-        """Starts and ends of processes from now on, as an async iterator."""
-        return EventStream(self._link)
+    def events(self, *, control: bool = False) -> EventStream:
+        """Starts and ends of processes from now on, as an async iterator.
+
+        With `control` also changes of who drives a process, and of the size of its terminal.
+        """
+        return EventStream(self._link, control=control)
 
     async def close(self, *, remove: bool = False) -> None:
         """Detaches. An environment without a task ends; `remove=True` ends any.

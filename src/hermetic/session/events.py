@@ -17,11 +17,11 @@ _MISSED = ProcessEvent(event="missed")
 class EventStream:
     """Events from the moment it was made; iterate over it, then `aclose` it, or use `async with`."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, *, control: bool = False) -> None:
         self._link = link
         self._waiting: deque[ProcessEvent] = deque()
         self._came = asyncio.Event()
-        self._call = Listening({"op": "events"}, self._take, self._missed)
+        self._call = Listening({"op": "events", "control": control}, self._take, self._missed)
         link.send(self._call).add_done_callback(self._ended)
 
     def __aiter__(self) -> "EventStream":

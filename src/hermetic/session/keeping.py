@@ -23,6 +23,11 @@ def link_of(session: Session) -> Link:
     return session._link
 
 
+async def detach(environment: Environment) -> None:
+    """Closes our link alone. `close` would also copy files back from an environment that mirrors a directory."""
+    await environment._link.close()
+
+
 def put_behind(environment: Environment, guard: Guard) -> None:
     """From now on the guard decides on what is run, typed and written there."""
     environment._guard = guard

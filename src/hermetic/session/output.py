@@ -47,6 +47,11 @@ async def _read_once(link: Link, log: str, offset: int, limit: int, wait: float 
     return Chunk(data=data, start=said.start, end=said.end, ended=said.ended), bool(data) and said.end < said.total
 
 
+async def offset_since(link: Link, log: str, age: float) -> int:
+    """The offset at which the output of the last `age` seconds begins. Raises UnknownProcess, Unsupported."""
+    return (await link.ask("since", answers.log_offset, log=log, age=check_duration(age, "age")))[0].offset
+
+
 async def follow_log(link: Link, log: str, offset: int, on_output: Callable[[bytes], object]) -> Ending:
     """Hands every byte over as it comes; what `on_output` raises is raised here."""
     check_callback(on_output)

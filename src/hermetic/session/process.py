@@ -11,7 +11,7 @@ from hermetic.contract.approval import Guard
 from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import InvalidArgument, Unsupported
 from hermetic.contract.limits import FRAME_BODY, KILL_GRACE
-from hermetic.contract.process import Chunk, ProcessInfo, Shown, Status
+from hermetic.contract.process import Chunk, InputRecord, ProcessInfo, Shown, Status
 from hermetic.link import answers
 from hermetic.link.link import Link, ResidentGone
 from hermetic.session.arguments import check_count, check_duration, encode_input, encode_text
@@ -33,6 +33,7 @@ class Process:
         self._searched = 0  # offset behind the last match of wait_for
         self._screen: Screen | None = None
         self._size = (info.rows, info.cols)
+        self._key = ""  # proves to the resident that our person drives it
 
     def __repr__(self) -> str:
         return f"<Process {self.id}: {self._info.ending or 'running'}>"
@@ -69,7 +70,7 @@ class Process:
         given = encode_input(data, "data")
         await self._may_type(given)
         for piece in cut(given):
-            await self._link.ask("write", answers.done, piece, repeats=False, process=self.id)
+            await self._link.ask("write", answers.done, piece, repeats=False, process=self.id, key=self._key)
 
     async def submit(self, text: str) -> None:
         """Writes a line: the text and a newline, on a terminal the Enter key."""
@@ -84,7 +85,7 @@ class Process:
                 argument="text",
             )
         await self._may_type(line)
-        await self._link.ask("write", answers.done, line, repeats=False, process=self.id, secret=True)
+        await self._link.ask("write", answers.done, line, repeats=False, process=self.id, secret=True, key=self._key)
 
     async def keys(self, names: str) -> None:
         """Presses keys: `keys("ctrl-c up enter")`."""
@@ -94,7 +95,7 @@ class Process:
     async def close_input(self) -> None:
         """Closes its input: it reads end of file after the written bytes."""
         await self._may_type(b"\n")  # what was typed so far is a whole line now
-        await self._link.ask("close_input", answers.done, process=self.id)
+        await self._link.ask("close_input", answers.done, process=self.id, key=self._key)
 
     async def set_tag(self, tag: str) -> None:
         """Replaces the text that is stored with it."""
@@ -119,10 +120,15 @@ class Process:
     async def resize(self, rows: int, cols: int) -> None:
         """Resizes its terminal."""
         size = check_count(rows, "rows", least=1), check_count(cols, "cols", least=1)
-        await self._link.ask("resize", answers.done, process=self.id, rows=rows, cols=cols)
+        await self._link.ask("resize", answers.done, process=self.id, rows=rows, cols=cols, key=self._key)
         self._size = size
         if self._screen is not None:
             self._screen.resize(*size)
+
+    async def inputs(self) -> list[InputRecord]:
+        """Whose input it got, oldest first: times and numbers of bytes."""
+        _, body = await self._link.ask("inputs", answers.done, process=self.id)
+        return self._link.decode(answers.input_records, body)
 
     async def signal(self, signal: int | str, *, tree: bool = True) -> None:
         """Sends a signal, by number or name, to its process tree or to it alone."""

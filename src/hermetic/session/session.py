@@ -84,11 +84,12 @@ class Session:
         limit: int | None = None,
         on_output: Callable[[bytes], object] | None = None,
         cancel: asyncio.Event | None = None,
+        tag: str = "",
     ) -> Result:
         """Runs a command and returns its result when it has ended.
 
         Cancelling ends the command's process tree first; so does setting `cancel`, and the result is `Cancelled`.
-        `on_output` gets output as it comes, on the event loop.
+        `on_output` gets output as it comes, on the event loop. `tag` is a short text that is stored with it.
         Raises: InvalidArgument, EnvironmentUnavailable; nothing was started then.
         """
         text, is_argv = encode_command(command)
@@ -106,6 +107,8 @@ class Session:
             fields["limit"] = most
         if separate:
             fields["separate"] = True
+        if tag:
+            fields["tag"] = tag
         if cwd is not None or env is not None:
             _add_place(fields, cwd, env)
         takers = None if on_output is None else (check_callback(on_output), on_output)
@@ -141,11 +144,13 @@ class Session:
         env: Mapping[str, str] | None = None,
         separate: bool = False,
         tag: str = "",
+        personal: bool = False,
     ) -> Process:
         """Starts a process in the background, with this session's cwd and exported variables.
 
         `stdin` is "pipe" (write to it later), "null", or the whole input. A known `id` returns
-        the existing process. `tag` is a short text that is stored with it.
+        the existing process. `tag` is a short text that is stored with it. `personal`: a person's terminal, with which
+        all its processes end.
         Raises: InvalidArgument, Unsupported, EnvironmentUnavailable.
         """
         text, is_argv = encode_command(command)
@@ -163,6 +168,8 @@ class Session:
             fields["separate"] = True
         if tag:
             fields["tag"] = tag
+        if personal:
+            fields["personal"] = True
         _add_place(fields, cwd, env)
         data = None
         if stdin in ("pipe", "null"):
@@ -181,10 +188,10 @@ class Session:
 
         return await self._begin(command, fields, send, stdin=data, env=env, cwd=cwd)
 
-    async def _begin(
+    def _begin(
         self, command: str | Sequence[str], fields: Fields, send: Callable[[Fields, Judged | None], Awaitable[R]],
         **met: Any,
-    ) -> R:  # fmt: skip
+    ) -> Awaitable[R]:  # fmt: skip
         """What `send` returns once the command was judged; again where the session has changed in between."""
 
         async def attempt() -> R:
@@ -199,7 +206,7 @@ class Session:
             except InvalidArgument as error:
                 raise stale_or(error, judged) from None
 
-        return await attempt() if self._guard is None else await judged_again(attempt)
+        return attempt() if self._guard is None else judged_again(attempt)
 
     async def process(self, id: str) -> Process:
         """The process with this id. Raises UnknownProcess."""

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from hermetic.contract.variables import is_text
+from hermetic.environments.isolation.git_paths import indirections
+from hermetic.environments.isolation.workspace import lies_in
 from hermetic.session.mirror.tree import FOLDER, LINK, MTIME, Entry, Hashing, look
 
 # What holds secrets of the caller: it may go there, and never comes back.
@@ -48,16 +50,18 @@ class Arrivals(NamedTuple):
         What the archive says is not believed: no name leads out, no link is followed, nothing gets more rights.
         """
         came: dict[str, Entry] = {}
+        named = tuple(path.rstrip("/") for path in indirections(self.root))
         with tarfile.open(archive, "r:") as tar:
             for member in tar:
                 try:
-                    self._check(member)
+                    self._check(member, named)
                     came[member.name] = self._put(tar, member)
                 except Refused as reason:
                     self.warn(f"{member.name} did not come back to {self.root}: {reason}")
         return came
 
-    def _check(self, member: tarfile.TarInfo) -> None:
+    def _check(self, member: tarfile.TarInfo, named: tuple[str, ...]) -> None:
+        """Raises Refused. `named` are paths that git's settings here name."""
         parts = member.name.split("/")
         if not all(parts) or {".", ".."} & set(parts) or "\0" in member.name:
             raise Refused("its name leads elsewhere")
@@ -67,7 +71,8 @@ class Arrivals(NamedTuple):
             raise Refused("it is neither file, link nor folder")
         if _CREDENTIALS.search(member.name):
             raise Refused("it may hold credentials")
-        if _OBEYED.search(member.name) or (parts[-1].lower() == ".git" and not member.isdir()):
+        is_pointer = parts[-1].lower() == ".git" and not member.isdir()
+        if is_pointer or _OBEYED.search(member.name) or any(lies_in(member.name, path) for path in named):
             raise Refused("programs on this machine would obey it; copy it yourself if you want it")
         if member.issym():
             ends = os.path.normpath(os.path.join(os.path.dirname(member.name), member.linkname))

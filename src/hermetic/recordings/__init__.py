@@ -1,0 +1,1 @@
+"""Recordings of terminals and processes: written as asciicast, kept in a private directory, played again."""

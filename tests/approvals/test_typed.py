@@ -26,7 +26,7 @@ CASES: list[tuple[Language, tuple[str, ...], list[str]]] = [
     ("shell", ("\x1b[A\x1b[D\x15ls\r",), ["dangerous"]),
     ("shell", ("rm a\x17-rf ~/d\r",), ["dangerous"]),
     ("shell", ("rm -rf ~/d # \\\r",), ["dangerous"]),  # a comment does not go on
-    ("shell", ("bash <<X\r", "rm -rf ~/d\r"), ["caution", "dangerous"]),
+    ("shell", ("bash <<X\r", "rm -rf ~/d\r"), ["safe", "dangerous"]),
     ("shell", ("echo rm -rf ~/d\r", "^echo ^\r", "!!:s/echo//\r"), ["safe", "dangerous", "dangerous"]),
     ("shell", ("echo rm -rf ~/d\r", "fc -s echo=\r"), ["safe", "dangerous"]),
     ("shell", ('bind \'"z": "rm -rf ~/d\\n"\'\r',), ["dangerous"]),

@@ -14,6 +14,7 @@ from hermetic.approvals.store import Store
 from hermetic.config import load
 from hermetic.contract.errors import ConfigError
 from hermetic.toolbox import Toolbox
+from tests.programs import need_root
 
 RULES = "[approvals]\ndeny = ['git push*']\n"
 NOBODY = 65534  # another user
@@ -70,8 +71,7 @@ def writable_by_anybody(path: Path) -> None:
 
 
 def of_another_user(path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a file away")
+    need_root("only root can give a file away")
     path.write_text(RULES)
     path.chmod(0o600)
     os.chown(path, NOBODY, NOBODY)

@@ -12,6 +12,7 @@ from hermetic.config.values import DEFAULT_IMAGE
 from hermetic.config.variables import ORIGINAL, original_settings
 from hermetic.contract.errors import ConfigError
 from hermetic.environments import catalog
+from tests.programs import need_root
 
 
 class Machine:
@@ -79,6 +80,19 @@ def test_the_users_file_may_be_named(machine: Machine, tmp_path: Path) -> None:
         machine.load(HERMETIC_CONFIG=str(tmp_path / "missing.toml"))
 
 
+@pytest.mark.parametrize(
+    ("text", "network"),
+    [("True", True), ("False", False), ("false", False), ("0", False), ("no", False), ("lab", "lab")],
+)
+def test_yes_and_no_are_understood_where_a_name_is_possible_too(machine: Machine, text: str, network: object) -> None:
+    # Hermes Agent writes its own settings as Python does.
+    settings = machine.load(TERMINAL_ENV="docker", TERMINAL_DOCKER_IMAGE="x:1", TERMINAL_DOCKER_NETWORK=text)
+    assert settings.options["network"] == network
+    if text in ("True", "False"):
+        ours = machine.load(HERMETIC_ENVIRONMENT="docker", HERMETIC_DOCKER_IMAGE="x:1", HERMETIC_DOCKER_NETWORK=text)
+        assert ours.options["network"] is network
+
+
 def test_a_kind_gets_its_own_options(machine: Machine) -> None:
     docker = '[environments.docker]\nimage = "x:1"\ncpu = 2\n'
     user = f'[environment]\nkind = "docker"\nlease = 60\n{docker}[environments.ssh]\nhost = "h"\n'
@@ -130,7 +144,7 @@ def test_a_mistake_in_a_file_is_told_with_its_line_and_what_would_be_right(
         ("HERMETIC_TERMINAL_TIMEOUT", "soon", "HERMETIC_TERMINAL_TIMEOUT: terminal.timeout cannot be 'soon'"),
         ("HERMETIC_ENVIRONMENT", "dokcer", "HERMETIC_ENVIRONMENT: unknown environment kind 'dokcer'; did you mean"),
         ("HERMETIC_REDACTION_ENABLED", "maybe", "HERMETIC_REDACTION_ENABLED: redaction.enabled cannot be 'maybe'"),
-        ("TERMINAL_ENV", "cloud", "TERMINAL_ENV: unknown environment kind 'cloud'; Valid: apptainer, docker"),
+        ("TERMINAL_ENV", "cloud", "TERMINAL_ENV: unknown environment kind 'cloud'; Valid: apptainer, daytona, docker"),
         ("TERMINAL_TIMEOUT", "soon", "TERMINAL_TIMEOUT: terminal.timeout cannot be 'soon'"),
         ("TERMINAL_SSH_PORT", "x", "TERMINAL_SSH_PORT: environments.ssh.port cannot be 'x'"),
         ("TERMINAL_DOCKER_ENV", "[1", "TERMINAL_DOCKER_ENV: environments.docker.env cannot be '[1'"),
@@ -161,7 +175,9 @@ def test_yes_and_no_have_several_spellings(machine: Machine, text: str, value: b
 SPELLED = {
     "kind": "sandbox", "enabled": "no", "variables": "A,B", "mode": "deny", "answers": "queue", "nobody": "allow",
     "wait": "no", "always_days": "7", "passthrough": "A", "isolated": "yes", "warm": "no", "home": "profile",
-    "across_processes": "no", "credential_files": "a,b",
+    "across_processes": "no", "credential_files": "a,b", "record": "all", "search_backend": "off",
+    "extract_backend": "off",
+    "programs": '[{"x": {"reads": "f"}}]',
     "rules": '[{"decision": "ask", "command": ["x"], "matches": ["x 1"]}]',
 }  # fmt: skip
 
@@ -178,6 +194,17 @@ def test_every_setting_can_be_a_variable(machine: Machine) -> None:
             text = SPELLED.get(name, "5000")
             settings = machine.load(**{f"HERMETIC_{section}_{name}".upper(): text})
             assert getattr(getattr(settings, section), name) != getattr(shape(), name), name
+
+
+@pytest.mark.parametrize(("text", "hosts"), [("true", ("*",)), ("0", ()), ("", ())])
+def test_private_addresses_are_allowed_as_in_the_original(machine: Machine, text: str, hosts: tuple[str, ...]) -> None:
+    assert machine.load(HERMES_ALLOW_PRIVATE_URLS=text).web.private_hosts == hosts
+
+
+def test_the_password_of_a_proxy_is_a_secret(machine: Machine) -> None:
+    settings = machine.load(HERMETIC_WEB_PROXY="http://me:s3cret-of-9@proxy.example:3128")
+    assert "s3cret-of-9" in [secret.value for secret in settings.known_secrets({})]
+    assert "s3cret-of-9" not in repr(settings.web)
 
 
 class TestAProject:
@@ -228,8 +255,8 @@ class TestAProject:
         settings = machine.load(user=user, project="[environments.local]\npassthrough = ['TOKEN']\n")
         assert settings.options == {"passthrough": ("TOKEN",)}
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
     def test_of_another_user_is_refused(self, machine: Machine) -> None:
+        need_root("only root can give a file away")
         file = machine.project / "hermetic.toml"
         file.write_text("[terminal]\ntimeout = 2\n")
         os.chown(file, 12345, 12345)

@@ -25,12 +25,17 @@ SINGLE = {
     "code_execution.timezone": ('"UTC"', None),
     "code_execution.warm": ("false", None),
     "code_execution.isolated": ("true", "false"),
+    "web.search_backend": ('"off"', '"duckduckgo"'),
+    "web.extract_backend": ('"off"', '"local"'),
+    "web.allow": ('["a.example"]', None),  # with the user's own below
+    "web.deny": ('["a.example"]', None),
     "redaction.enabled": ("true", "false"),
     "redaction.variables": ('["A"]', None),
     "approvals.mode": ('"deny"', '"allow"'),
     "approvals.nobody": ('"deny"', '"allow"'),
     "approvals.deny": ('["x"]', None),
     "approvals.rules": (ASKING, ALLOWING),
+    "approvals.programs": ('{ x = { rules = [["^a", "write-system", "b"]] } }', '{ x = { rules = [["^a", ""]] } }'),
 }
 OPTIONS = {
     "network": ("false", "true"),
@@ -42,8 +47,11 @@ OPTIONS = {
 }
 REFUSED = {
     "environment.profile": '"/"', "environment.home": '"real"', "environment.credential_files": '["a"]',
-    "code_execution.passthrough": '["A"]', "sudo.password": '"x"', "sudo.timeout": "1", "approvals.answers": '"queue"',
+    "code_execution.passthrough": '["A"]',
+    "web.private_hosts": '["a"]', "web.proxy": '"http://x"', "sudo.password": '"x"', "sudo.timeout": "1",
+    "approvals.answers": '"queue"',
     "approvals.timeout": "1", "approvals.wait": "false", "approvals.file": '"/x"', "approvals.log": '"/x"',
+    "console.record": '"all"',
 }  # fmt: skip
 
 
@@ -159,6 +167,13 @@ def test_the_bound_of_writing_is_the_users(machine: Machine) -> None:
     for path in ("/", "/srv", "/srv/mine/link"):
         refused(machine, "files.write_root", f'"{path}"')
     assert machine.load(project='[files]\nwrite_root = "/srv/mine"\n').files.write_root == "/srv/mine"
+
+
+def test_the_hosts_that_are_allowed_are_the_users(machine: Machine) -> None:
+    machine.user_file.write_text('[web]\nallow = ["a.example"]\ndeny = ["b.a.example"]\n')
+    refused(machine, "web.allow", '["a.example", "c.example"]')
+    refused(machine, "web.allow", "[]")
+    assert machine.load(project='[web]\ndeny = ["c.a.example"]\n').web.deny == ("b.a.example", "c.a.example")
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,32 @@
 """Every decision: by the rules, the mode, granted approvals, a second opinion, and the user."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 
+from hermetic.approvals import exchange
 from hermetic.approvals.action import Action
 from hermetic.approvals.grants import Grants
-from hermetic.approvals.journal import Decision, Journal
+from hermetic.approvals.journal import DECISIONS, Decision, Journal
 from hermetic.approvals.prompt import TerminalPrompt
+from hermetic.approvals.publisher import Publisher
 from hermetic.approvals.queue import Queue, Reply, reply_of
-from hermetic.approvals.rules import Rules
+from hermetic.approvals.rules import Rules, extension_of
 from hermetic.approvals.settings import ApprovalSettings
-from hermetic.approvals.store import Store
+from hermetic.approvals.store import Store, state_directory
 from hermetic.contract.approval import Answer, Approval, ApprovalRequest, Approver, Need, Reviewer
-from hermetic.contract.errors import ApprovalRequired, ConfigError, NotPermitted
+from hermetic.contract.errors import ApprovalRequired, ConfigError, NotPermitted, UnknownApproval
 from hermetic.policy.tables import names
 from hermetic.session.callbacks import answer_of
 
@@ -68,17 +72,19 @@ class Approvals:
         `redact` also what looks like a secret, from the journal.
         Raises ConfigError for rules that allow too much, and for files that cannot be trusted.
         """
-        own = _state_directory(os.environ) if keeps else None
+        own = state_directory(os.environ) if keeps else None
         approvals = _path(settings.file, own, "approvals.toml")
-        decisions = _path(settings.log, own, "decisions.jsonl")
+        decisions = _path(settings.log, own, DECISIONS)
         if approver is None and settings.answers == "terminal":
             prompt = TerminalPrompt(settings.timeout)
             approver = prompt if prompt.is_there else None
         self.settings = settings
         self.rules = Rules(settings.rules, settings.deny)
+        self.extension = extension_of(settings.programs)
         self.now: Callable[[], float] = time.time
         self.grants = Grants(Store(approvals) if approvals else None, lambda: self.now())
         self.queue = Queue(lambda: self.now())
+        self._publishers: WeakKeyDictionary[asyncio.AbstractEventLoop, Publisher] = WeakKeyDictionary()
         own_files = (*sources, *(str(path) for path in (approvals, decisions) if path is not None))
         self.own_files = frozenset(map(os.path.realpath, own_files))  # they say what is allowed
         self._approver = approver
@@ -107,6 +113,15 @@ class Approvals:
         """Withdraws a request; what it asked for is not allowed. Raises UnknownApproval."""
         self.queue.withdraw(id)
 
+    async def close(self) -> None:
+        """Withdraws all that is pending; returns when every console knows."""
+        for request in self.pending():
+            with contextlib.suppress(UnknownApproval):  # another thread was first
+                self.withdraw(request.id)
+        if publisher := self._publishers.get(asyncio.get_running_loop()):
+            await asyncio.sleep(0)  # until the reply is set
+            await publisher.close()
+
     def attend(self) -> AbstractAsyncContextManager[AsyncIterator[ApprovalRequest]]:
         """Requests as they come; while the block lasts, there is a user to ask."""
         return self.queue.attend()
@@ -121,8 +136,9 @@ class Approvals:
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is a user to ask."""
-        return self._approver is not None or self.settings.answers == "queue" or self.queue.is_attended
+        """Whether there is a user to ask: by this program, or at a console of another process."""
+        is_own = self._approver is not None or self.settings.answers == "queue" or self.queue.is_attended
+        return is_own or exchange.is_attended()
 
     # -- for the gate
     async def decide(self, action: Action) -> None:
@@ -187,19 +203,46 @@ class Approvals:
             raise self._refused(action, reply.by, why, request=request, comment=reply.reason)
 
     async def _reply(self, request: ApprovalRequest) -> Reply:
+        """The first reply: of the program's own approver, of the queue, or of a console of another process."""
+        reply, asking = self._put(request), None
         try:
             async with asyncio.timeout(self.settings.timeout):
-                if self._approver is None:
-                    return await self.queue.put(request)
-                return reply_of(await answer_of(self._approver, request))
+                if self._approver is not None and not reply.done():
+                    asking = asyncio.create_task(self._asked(self._approver, request))
+                return await asyncio.shield(reply)
         except TimeoutError:
-            _log.warning("no answer to %s within %g s: it is not allowed", request.id, self.settings.timeout)
-            return Reply("deny", "timeout")
-        except Exception:  # of the approver, which is the caller's own
-            _log.exception("the approver failed: %s is not allowed", request.id)
-            return Reply("deny", "approver failed")
+            with contextlib.suppress(UnknownApproval):  # the answer came in this very moment
+                self.queue.settle(request.id, self._late(request))
+            return await asyncio.shield(reply)
         finally:
+            if asking is not None:
+                asking.cancel()
             self.queue.forget(request.id)
+
+    async def _asked(self, approver: Approver, request: ApprovalRequest) -> None:
+        """Settles a request by the approver's answer, unless another one was first."""
+        try:
+            reply = reply_of(await answer_of(approver, request))
+        except TimeoutError:
+            reply = self._late(request)
+        except Exception:  # it is the caller's own
+            _log.exception("the approver failed: %s is not allowed", request.id)
+            reply = Reply("deny", "approver failed")
+        with contextlib.suppress(UnknownApproval):
+            self.queue.settle(request.id, reply)
+
+    def _late(self, request: ApprovalRequest) -> Reply:
+        _log.warning("no answer to %s within %g s: it is not allowed", request.id, self.settings.timeout)
+        return Reply("deny", "timeout")
+
+    def _put(self, request: ApprovalRequest, key: str = "") -> "asyncio.Future[Reply]":
+        """The future reply to a request that waits, here and at every console of this user."""
+        reply = self.queue.put(request, key)
+        loop = reply.get_loop()
+        if loop not in self._publishers:
+            self._publishers[loop] = Publisher(self.queue, lambda: self.now())
+        self._publishers[loop].publish(request, reply)
+        return reply
 
     def _enqueue(self, action: Action, needs: Sequence[Need], request: ApprovalRequest) -> Reply:
         """The reply of a full queue. Raises ApprovalRequired: the answer counts for the next try of the same."""
@@ -207,7 +250,7 @@ class Approvals:
         if pending := self.queue.find(key):
             request = pending
         else:
-            future = self.queue.put(request, key)
+            future = self._put(request, key)
             if future.done():
                 return future.result()
             future.add_done_callback(lambda done: self._answered(action, needs, request, key, done))
@@ -235,7 +278,8 @@ class Approvals:
         now = self.now()
         request = ApprovalRequest(
             id=f"ask_{secrets.token_hex(6)}", subject=action.subject, command=action.text, verdict=action.verdict,
-            task=action.task, environment=action.context.kind, needs=tuple(needs), scope=self._scope(action, needs),
+            task=action.task, environment=action.context.kind, environment_id=action.context.id, needs=tuple(needs),
+            scope=self._scope(action, needs),
             reason=_why(needs), asked=now, expires=now + self.settings.timeout, circumstances=action.circumstances(),
         )  # fmt: skip
         masked: ApprovalRequest = _masked(request, self._mask)  # what an answer is bound to is in `needs`
@@ -336,12 +380,6 @@ def _by_program(action: Action, need: Need) -> str:
 
 def _clock(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-def _state_directory(environ: Mapping[str, str]) -> Path | None:
-    """Where approvals and decisions of this user are stored; None without a home."""
-    base = environ.get("XDG_STATE_HOME") or (f"{environ['HOME']}/.local/state" if environ.get("HOME") else "")
-    return Path(base, "hermetic") if base.startswith("/") else None
 
 
 def _path(named: str | None, own: Path | None, name: str) -> Path | None:

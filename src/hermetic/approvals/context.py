@@ -41,8 +41,10 @@ _ALWAYS = ("command_not_found_handle",)
 class PolicyContext:
     """One environment, open or not. What was seen of its sessions and of input for its processes is remembered."""
 
-    def __init__(self, kind: str, isolation: Isolation, options: Mapping[str, Any]) -> None:
+    def __init__(self, kind: str, isolation: Isolation, options: Mapping[str, Any], id: str = "") -> None:
+        """`id`: of an open environment."""
         self.kind = kind
+        self.id = id
         self.isolation = isolation
         self.workspace = _workspace(options, isolation)
         start = options.get("cwd") or options.get("workspace")
@@ -132,6 +134,9 @@ class KnownSession:
         self._is_likely = False  # the last command of this caller has ended without a change
         self._begun: ShellState | None = None  # as it was when it began; None before it was seen
         self._accepted: Mapping[str, str | list[str]] = {}  # variables that need no approval
+        # Answers of `variables` and `changed`, each behind what it rests on: most commands change no variable.
+        self._counted: tuple[object, object, dict[str, str]] | None = None
+        self._changed: tuple[object, object, dict[str, str]] | None = None
 
     @property
     def was_seen(self) -> bool:
@@ -185,6 +190,13 @@ class KnownSession:
         What it began with counts where it is known to lead elsewhere, except what a container sets itself. What it was
         given since counts wherever it may change what programs do.
         """
+        if (last := self._counted) and last[0] is state.variables and last[1] is self._begun:
+            return last[2]
+        found = self._count_variables(state)
+        self._counted = state.variables, self._begun, found
+        return found
+
+    def _count_variables(self, state: ShellState) -> dict[str, str]:
         begun = self._begun or self.context.expected()
         ours = begun.variables if self.context.given is None else self.context.given
         found = {name: str(value) for name, value in ours.items() if always_counts(name)}
@@ -206,11 +218,15 @@ class KnownSession:
         before = self._accepted
         if self._begun is None or before is state.variables:
             return {}
-        return {
+        if (last := self._changed) and last[0] is state.variables and last[1] is before:
+            return last[2]
+        found = {
             name: value
             for name, value in state.variables.items()
             if isinstance(value, str) and value != UNSET and before.get(name) != value
         }
+        self._changed = state.variables, before, found
+        return found
 
     def accept(self, variables: Mapping[str, str]) -> None:
         """What these variables mean for later commands was allowed."""
@@ -282,8 +298,10 @@ def _workspace(options: Mapping[str, Any], isolation: Isolation) -> str:
 
 def relevant(state: ShellState, text: str) -> ShellState:
     """The state with only those functions and aliases that the text can reach, so that judging it stays quick."""
+    if state.traps or not (state.functions or state.aliases):
+        return state
     bare = _QUOTES.sub("", text)
-    if state.traps or not (state.functions or state.aliases) or _RELEVANT.search(text) or _RELEVANT.search(bare):
+    if _RELEVANT.search(text) or _RELEVANT.search(bare):
         return state
     used = re.findall(r"\$(\w+)", text)
     if any(name not in state.variables for name in used):  # the text itself may say what they are

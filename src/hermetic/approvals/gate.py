@@ -172,7 +172,7 @@ class PolicyGate:
             return environment
         if environment not in self._contexts:
             record = record_of(environment)
-            self._contexts[environment] = PolicyContext(record.kind, environment.isolation, record.options)
+            self._contexts[environment] = PolicyContext(record.kind, environment.isolation, record.options, record.id)
         return self._contexts[environment]
 
     async def _action(
@@ -190,7 +190,7 @@ class PolicyGate:
             state = replace(state, home=home, variables=variables)
         around = Surroundings(
             cwd=whole(cwd, here, home) if cwd else here, workspace=context.workspace, state=state,
-            isolation=context.isolation, context=known.variables(state),
+            isolation=context.isolation, context=known.variables(state), extension=self.approvals.extension,
         )  # fmt: skip
         return Action(subject=subject, task=task, text=text, around=around, context=context, known=known)
 

@@ -1,16 +1,19 @@
 """The journal of decisions: one line each, only ever appended, without secrets."""
 
+import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
-from hermetic.approvals.store import distrusted
+from hermetic.approvals.store import distrusted, state_directory
 from hermetic.contract.errors import ConfigError
 
+DECISIONS = "decisions.jsonl"
 MOST_CHARACTERS = 2000  # of a command in a line
+MOST_READ = 4 << 20  # bytes of a journal that are read again
 
 _log = logging.getLogger("hermetic.approvals")
 
@@ -31,6 +34,29 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     answer: str = ""
     request: str = ""
     comment: str = ""  # a person's reason for "deny"
+
+
+def default_journal(environ: Mapping[str, str]) -> Path | None:
+    """Where toolboxes with settings write decisions, unless those name another file; None without a home."""
+    own = state_directory(environ)
+    return None if own is None else own / DECISIONS
+
+
+def last_decisions(path: Path, most: int) -> list[Decision]:
+    """The newest decisions of a journal, the newest first; of a long journal only its end is read."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.path.getsize(path) - MOST_READ))
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in reversed(lines):
+        with contextlib.suppress(msgspec.MsgspecError):  # the first line may be cut, and others can write here
+            found.append(msgspec.json.decode(line, type=Decision))
+        if len(found) >= most:
+            break
+    return found
 
 
 class Journal:

@@ -116,7 +116,9 @@ _OPTIONS = {
 _SAME = {
     "git push": "git send-pack, git http-push, git subtree push, git lfs push, git svn dcommit, git p4 submit, "
     "hub push, jj git push",
-    "npm publish": "npm pub*, yarn npm publish, yarn publish, pnpm publish, bun publish, cnpm publish, lerna publish",
+    "npm publish": "npm pub*, yarn npm publish, yarn publish, pnpm publish, bun publish, cnpm publish, lerna publish, "
+    "yarn workspace * npm publish, yarn workspace * publish, yarn workspaces foreach npm publish, changeset publish, "
+    "jsr publish, semantic-release, np",
     "docker push": "docker image push, docker manifest push",
     "docker rmi": "docker image rm",
     "docker *": "docker container *",

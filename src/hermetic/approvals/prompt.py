@@ -96,14 +96,14 @@ def described(request: ApprovalRequest) -> str:
     who, where = _in_line(request.task), _in_line(request.environment)
     lines = [f"{who} wants to {_WANTS[request.subject]} in {where}, and that needs your word:", ""]
     for need in request.needs:
-        lines.append(f"  !! {_in_line(need.reason)}  [{need.category}]")
+        lines.append(f"  !! {_in_line(need.reason)}  [{_in_line(need.category)}]")
         lines += [f"     {line}" for line in escaped(need.decoded).split("\n")]
     lines += ["", "The whole text:"]
     lines += [f"  | {line}" for line in escaped(request.command).split("\n")]
     for name, value in request.circumstances.items():
-        lines += ["", f"Its {name}:", *(f"  | {line}" for line in escaped(value).split("\n"))]
+        lines += ["", f"Its {_in_line(name)}:", *(f"  | {line}" for line in escaped(value).split("\n"))]
     lines.append("")
-    lines += [f"  {answer:8} {_in_line(covers)}" for answer, covers in request.scope.items()]
+    lines += [f"  {_in_line(answer):8} {_in_line(covers)}" for answer, covers in request.scope.items()]
     return "\n".join(lines)
 
 

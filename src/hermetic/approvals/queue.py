@@ -11,7 +11,7 @@ from hermetic.contract.errors import InvalidArgument, UnknownApproval
 
 MOST_OPEN = 1000
 
-By = Literal["user", "timeout", "withdrawn", "approver failed", "queue full"]
+By = Literal["user", "nobody", "timeout", "withdrawn", "approver failed", "queue full"]
 
 _ELSE = "do it in another way, or tell the user what you need"
 _REFUSALS = {
@@ -30,9 +30,12 @@ class Reply(NamedTuple):
     answer: Answer
     by: By = "user"
     reason: str = ""  # the user's, beside "deny"
+    who: str = ""  # answered, in words for other consoles
 
     def refusal(self, seconds: float) -> str:
         """Why it is not allowed, for a model; `seconds` is the time there was for an answer."""
+        if self.by == "nobody":
+            return self.reason
         if self.reason:
             return f"the user said no: {self.reason}; follow that, and do not try this again"
         return _REFUSALS[self.by].format(seconds)
@@ -40,10 +43,19 @@ class Reply(NamedTuple):
 
 def reply_of(said: object) -> Reply:
     """An approver's return value as a reply; a value that is no answer means that the approver failed."""
+    who = "the program's own approver"
     if isinstance(said, Denial):
-        return Reply("deny", reason=said.reason)
+        return Reply("deny", said.by, said.reason, who)
     known = next((answer for answer in ANSWERS if answer == said), None)
-    return Reply("deny", "approver failed") if known is None else Reply(known)
+    return Reply("deny", "approver failed") if known is None else Reply(known, who=who)
+
+
+def check_answer(answer: str, reason: str = "") -> None:
+    """Raises InvalidArgument for what is no answer."""
+    if answer not in ANSWERS:
+        raise InvalidArgument(f"the answers are {', '.join(ANSWERS)}, not {answer!r}", argument="answer")
+    if reason and answer != "deny":
+        raise InvalidArgument(f"a reason goes with deny alone, not with {answer}", argument="reason")
 
 
 class _Pending(NamedTuple):
@@ -70,21 +82,18 @@ class Queue:
 
     def pending(self, task: str | None = None) -> list[ApprovalRequest]:
         """The requests that wait, of one task or of all."""
-        self._drop_expired()
+        self.drop_expired()
         return [one.request for one in list(self._open.values()) if task in (None, one.request.task)]
 
-    def answer(self, id: str, answer: Answer, reason: str = "") -> None:
+    def answer(self, id: str, answer: Answer, reason: str = "", *, who: str = "") -> None:
         """Answers a request; `reason` goes with "deny". Raises UnknownApproval when it is over, InvalidArgument."""
-        if answer not in ANSWERS:
-            raise InvalidArgument(f"the answers are {', '.join(ANSWERS)}, not {answer!r}", argument="answer")
-        if reason and answer != "deny":
-            raise InvalidArgument(f"a reason goes with deny alone, not with {answer}", argument="reason")
-        self._drop_expired()
-        self._settle(id, Reply(answer, reason=reason))
+        check_answer(answer, reason)
+        self.drop_expired()
+        self.settle(id, Reply(answer, reason=reason, who=who))
 
     def withdraw(self, id: str) -> None:
         """Withdraws a request: what it asked for is not allowed. Raises UnknownApproval."""
-        self._settle(id, Reply("deny", "withdrawn"))
+        self.settle(id, Reply("deny", "withdrawn"))
 
     @asynccontextmanager
     async def attend(self) -> AsyncIterator[AsyncIterator[ApprovalRequest]]:
@@ -104,7 +113,7 @@ class Queue:
         By its `key`, which is not shown, the same request is found again.
         """
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._drop_expired()
+        self.drop_expired()
         if len(self._open) >= MOST_OPEN:
             future.set_result(Reply("deny", "queue full"))
             return future
@@ -115,25 +124,28 @@ class Queue:
 
     def find(self, key: str) -> ApprovalRequest | None:
         """The pending request with this key."""
-        self._drop_expired()
+        self.drop_expired()
         return next((one.request for one in self._open.values() if one.key == key), None)
 
     def forget(self, id: str) -> None:
         """Drops a request whose answer is not waited for any more."""
-        self._open.pop(id, None)
+        if pending := self._open.pop(id, None):
+            pending.reply.cancel()
 
-    def _settle(self, id: str, reply: Reply) -> None:
+    def settle(self, id: str, reply: Reply) -> None:
+        """Ends a request with its reply; the first one counts. Raises UnknownApproval when it is over."""
         pending = self._open.pop(id, None)
         if pending is None:
             raise UnknownApproval(f"no question {id!r} waits for an answer: it was answered, withdrawn, or is too old")
         with contextlib.suppress(RuntimeError):  # the loop of the caller that asked is closed
             pending.reply.get_loop().call_soon_threadsafe(_set, pending.reply, reply)
 
-    def _drop_expired(self) -> None:
+    def drop_expired(self) -> None:
+        """Ends the requests whose time is over."""
         for id, one in list(self._open.items()):
             if one.request.expires <= self._now():
                 with contextlib.suppress(UnknownApproval):  # another thread was first
-                    self._settle(id, Reply("deny", "timeout"))
+                    self.settle(id, Reply("deny", "timeout"))
 
 
 def _set(future: "asyncio.Future[Reply]", reply: Reply) -> None:

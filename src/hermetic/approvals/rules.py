@@ -1,8 +1,9 @@
 """The user's rules: checked by their own examples when they are read, and applied to the acts of a text."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 from hermetic.approvals.matching import Directories, applies, is_below, is_inside, is_named, words_of
 from hermetic.approvals.settings import RuleSettings
@@ -10,6 +11,8 @@ from hermetic.contract.errors import ConfigError
 from hermetic.contract.verdict import Part
 from hermetic.policy.acts import Act
 from hermetic.policy.assess import examine_command
+from hermetic.policy.explain import examples_that_fail
+from hermetic.policy.extension import SETTING, Extension
 from hermetic.policy.marks import shown
 from hermetic.policy.shell import DEFAULT_HOME, DEFAULT_WORKSPACE
 from hermetic.policy.tables import names
@@ -99,6 +102,16 @@ class Rules:
             if any(fnmatchcase(one, glob) for one in folded) or any(is_named(words, glob) for words in programs):
                 return glob
         return None
+
+
+def extension_of(layers: Sequence[Mapping[str, Any]]) -> Extension | None:
+    """The rows of the settings. Raises ConfigError for one that cannot be used, or that its own examples contradict."""
+    if not layers:
+        return None
+    extension = Extension(layers)
+    for problem in examples_that_fail(extension):
+        raise ConfigError(f"{SETTING}: {problem}", setting=SETTING)
+    return extension
 
 
 def _problem(rule: RuleSettings) -> str:

@@ -1,6 +1,6 @@
 """What can be set about approvals, typed, with its defaults."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -41,6 +41,7 @@ class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
     wait: bool = True  # a call waits for the answer; else its result says that an approval is required
     deny: tuple[str, ...] = ()  # globs of commands that never run, in no mode
     rules: tuple[RuleSettings, ...] = ()
+    programs: tuple[dict[str, Any], ...] = ()  # rows and rules for programs, each table by itself (docs/policy.md)
     session_seconds: Seconds = 43_200.0  # life of an answer "session"
     always_days: Days = 90.0  # life of an answer "always"
     file: str | None = None  # where answers "always" are kept

@@ -5,7 +5,7 @@ import fcntl
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -140,3 +140,9 @@ def distrusted(status: os.stat_result, forbidden: int) -> str:
     if status.st_mode & forbidden:
         return "is open to others; look at what it says, then run chmod 600 {}"
     return ""
+
+
+def state_directory(environ: Mapping[str, str]) -> Path | None:
+    """Where approvals and decisions of this user are stored; None without a home."""
+    base = environ.get("XDG_STATE_HOME") or (f"{environ['HOME']}/.local/state" if environ.get("HOME") else "")
+    return Path(base, "hermetic") if base.startswith("/") else None

@@ -22,8 +22,8 @@ from hermetic.policy.assess import (
     examine_python,
     verdict_of,
 )
-from hermetic.policy.reader import Reader, Unreadable
 from hermetic.policy.rules import Finding, Rule
+from hermetic.policy.shell.reader import Reader, Unreadable
 
 # input: of another program whose input the policy judges. keys: of an editor or pager with an escape to a shell.
 Language = Literal["shell", "python", "input", "keys"]

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec
 
 import msgspec
@@ -11,9 +11,10 @@ from hermetic.blocking.face import Closing, Face, Stream, close, does, gives, ma
 from hermetic.blocking.portal import Portal, in_portal
 from hermetic.contract.command import Result
 from hermetic.contract.environment import Isolation
+from hermetic.contract.fleet import Mapped
 from hermetic.contract.process import ProcessEvent, ProcessInfo
 from hermetic.fleet import fleet as fleets
-from hermetic.fleet import opening
+from hermetic.fleet import mapping, opening
 from hermetic.session import environment as environments
 from hermetic.session import process as processes
 from hermetic.session import session as sessions
@@ -51,6 +52,7 @@ class Process(Face[processes.Process]):
     swap_tag = waits(processes.Process.swap_tag)
     claim = waits(processes.Process.claim)
     resize = waits(processes.Process.resize)
+    inputs = waits(processes.Process.inputs)
     signal = waits(processes.Process.signal)
     kill = waits(processes.Process.kill)
     wait = waits(processes.Process.wait)
@@ -132,9 +134,9 @@ class Environment(Session, Closing):
     follow_log = waits(environments.Environment.follow_log)
     info = waits(environments.Environment.info)
 
-    def events(self) -> EventStream:
-        """Starts and ends of processes, from now on, as an iterator."""
-        return EventStream(self._portal, self._portal.do(self._held.events))
+    def events(self, *, control: bool = False) -> EventStream:
+        """Starts and ends of processes, from now on, as an iterator; with `control` also changes of who drives one."""
+        return EventStream(self._portal, self._portal.do(self._held.events, control=control))
 
     def close(self, *, remove: bool = False) -> None:
         """Releases the environment, and ends it where it has no task or `remove` is True."""
@@ -185,6 +187,20 @@ class Fleet(Face[fleets.Fleet], Closing):
     def warm(self, count: int, **options: Any) -> None:
         """Keeps so many environments ready; returns when they are."""
         return self._portal.call(self._held.warm, count, **options)
+
+    def map(
+        self, function: mapping.Function, items: Iterable[Any], *, limit: int = mapping.LIMIT,
+        retries: int = mapping.RETRIES, timeout: float | None = None, progress: mapping.Progress = False,
+        task: Callable[[Any], str] | None = None,
+    ) -> Mapped:  # fmt: skip
+        """Calls `function(environment, item)` for each item, in threads. See `hermetic.Fleet.map`."""
+
+        def call(environment: environments.Environment, item: Any) -> Any:
+            return function(Environment(self._portal, environment), item)
+
+        return self._portal.call(
+            self._held.map, call, items, limit=limit, retries=retries, timeout=timeout, progress=progress, task=task
+        )
 
     clear_override = does(fleets.Fleet.clear_override)
     get = gives(fleets.Fleet.get, Environment)

@@ -60,6 +60,19 @@ class Portal:
 
     def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of the coroutine function; an interrupt cancels it and waits for its end."""
+        call = self.begin(function, *args, **kwargs)
+        call.wait()
+        return call.result()
+
+    def begin(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> "Call[T]":
+        """The same without waiting: the caller looks after other things meanwhile."""
+        self._check()
+        call = Call(function(*args, **kwargs), self._loop)
+        self._loop.call_soon_threadsafe(call.begin)
+        return call
+
+    def _check(self) -> None:
+        """Raises RuntimeError on the portal's own thread, EnvironmentUnavailable after a fork or `close`."""
         if threading.current_thread() is self._thread:
             raise RuntimeError("a blocking call inside on_output would wait for itself; use the async API there")
         if os.getpid() != self._pid:
@@ -69,9 +82,6 @@ class Portal:
             )
         if not self.is_open:
             raise EnvironmentUnavailable("the environment was closed; open or attach to it again")
-        call = _Call(function(*args, **kwargs))
-        self._loop.call_soon_threadsafe(call.begin)
-        return call.wait(self._loop)
 
     def do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for a plain function that needs the event loop around it."""
@@ -139,26 +149,35 @@ def _close_at_exit(loop: asyncio.AbstractEventLoop, thread: threading.Thread, ke
             asyncio.run_coroutine_threadsafe(close(), loop).result(2 * LEAVING_SECONDS)
 
 
-class _Call(Generic[T]):
+class Call(Generic[T]):
     """One coroutine that runs through a portal."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
         self._coroutine = coroutine
+        self._loop = loop
         self._task: asyncio.Task[T] | None = None
         self._done = threading.Lock()  # released when the task is done; lighter than an Event
         self._done.acquire()
 
+    def __repr__(self) -> str:
+        return f"<Call of {self._coroutine!r}>"
+
     def begin(self) -> None:
+        """Starts it, on the event loop."""
         self._task = asyncio.get_running_loop().create_task(self._coroutine)
         self._task.add_done_callback(lambda _: self._done.release())
 
-    def wait(self, loop: asyncio.AbstractEventLoop) -> T:
+    def wait(self, seconds: float | None = None) -> bool:
+        """Whether it is done, within the seconds; an interrupt cancels it and waits for its end."""
         try:
-            self._done.acquire()
+            return self._done.acquire(timeout=-1 if seconds is None else seconds)
         except BaseException:  # KeyboardInterrupt, or an alarm's exception
-            loop.call_soon_threadsafe(self._cancel)
+            self._loop.call_soon_threadsafe(self._cancel)
             self._done.acquire()
             raise
+
+    def result(self) -> T:
+        """Its result, once it is done."""
         assert self._task is not None
         return self._task.result()
 

@@ -22,12 +22,16 @@ else:
     rules = Lazy("hermetic.approvals.rules")  # imports the policy, which is slow
 
 # Homes on a developer's machine: a directory there is not meant for an environment with its own files.
-_HOMES = (*(f"/{home}/" for home in ("Users", "home")), "C:\\", "C:/")
-_OWN_FILES = ("docker", "podman", "apptainer", "ssh")
-_ADDED = ("approvals.deny", "approvals.rules", "redaction.variables")
+HOMES = (*(f"/{home}/" for home in ("Users", "home")), "C:\\", "C:/")
+_OWN_FILES = ("docker", "podman", "apptainer", "ssh", "modal", "daytona", "kubernetes")
+_ADDED = ("approvals.deny", "approvals.rules", "approvals.programs", "redaction.variables", "web.deny")
+_TABLES = ("approvals.rules", "approvals.programs")
 _COMMON = ("cwd", "lease", "unattended")  # settings of [environment] that every kind has as options
 _OF_A_PROFILE = ("profile", "home", "credential_files")  # those that only some kinds have
-_IMAGES = {"docker": DEFAULT_IMAGE, "podman": DEFAULT_IMAGE, "apptainer": f"docker://{DEFAULT_IMAGE}"}
+_IMAGES = {
+    **dict.fromkeys(("docker", "podman", "modal", "daytona", "kubernetes"), DEFAULT_IMAGE),
+    "apptainer": f"docker://{DEFAULT_IMAGE}",
+}
 
 
 def load(
@@ -62,6 +66,8 @@ def load(
     approvals = sections["approvals"]
     if approvals.rules or approvals.deny:
         rules.Rules(approvals.rules, approvals.deny)
+    if approvals.programs:
+        rules.extension_of(approvals.programs)
     notes: list[str] = []
     return Settings(
         **sections,
@@ -84,7 +90,9 @@ def _canonical(layers: Iterable[Given]) -> Iterator[Given]:
     for given in layers:
         section, _, rest = given.setting.partition(".")
         if section != "environments":
-            yield given._replace(setting=ORIGINAL_NAMES.get(given.setting, given.setting))
+            is_layer = given.setting == "approvals.programs" and isinstance(given.value, dict)
+            value = [given.value] if is_layer else given.value
+            yield given._replace(setting=ORIGINAL_NAMES.get(given.setting, given.setting), value=value)
             continue
         name, _, option = rest.partition(".")
         kind = checked_kind(name, given.place)
@@ -122,7 +130,7 @@ def _options(environment: EnvironmentSettings, chosen: Mapping[str, Given], note
 def _is_elsewhere(kind: str, name: str, chosen: Mapping[str, Given], notes: list[str]) -> bool:
     """True for a Hermes variable with a directory of this machine that the environment does not have."""
     given = chosen[f"environment.{name}"]
-    if given.place != "TERMINAL_CWD" or kind not in _OWN_FILES or not str(given.value).startswith(_HOMES):
+    if given.place != "TERMINAL_CWD" or kind not in _OWN_FILES or not str(given.value).startswith(HOMES):
         return False
     notes.append(f"TERMINAL_CWD={given.value} was left out: it is a directory of this machine, and {kind} has its own")
     return True
@@ -134,7 +142,7 @@ def _merged(layers: Iterable[Given]) -> dict[str, Given]:
     for given in layers:
         before = chosen.get(given.setting)
         if before is not None and given.setting in _ADDED:
-            wanted = list[Any] if given.setting == "approvals.rules" else tuple[str, ...]
+            wanted = list[Any] if given.setting in _TABLES else tuple[str, ...]
             given = given._replace(value=[*typed(before, wanted), *typed(given, wanted)], is_text=False)
         chosen[given.setting] = given
     return chosen

@@ -26,6 +26,7 @@ _STRICTER = {
 # Options by which the user shares something with environments of a kind.
 _SHARING = """
     volumes forward_env extra_args credential_files profile readable passthrough overlay persistent
+    sync
 """
 _REGISTRIES = ("docker://", "library://", "oras://", "shub://")
 _PATHS = ("environment.cwd", "environments.sandbox.cwd", "environments.apptainer.image")
@@ -104,6 +105,13 @@ def _real(path: str, folder: Path) -> Path:
     return (folder / path).resolve()
 
 
+def _only_adds(asked: Asked) -> bool:
+    """False for rows with a pattern that spares: what it matches would be asked about no longer."""
+    rows = [row for layer in asked.value for name, row in layer.items() if name != "rules" and isinstance(row, dict)]
+    entries = [entry for row in rows for entry in row.get("rules", ())]
+    return all(isinstance(entry, list) and len(entry) > 1 and bool(entry[1]) for entry in entries)
+
+
 def _shares_nothing(asked: Asked) -> bool:
     """Whether the user shares nothing with environments of this kind but the project itself."""
     options = option_fields(asked.kind)
@@ -126,8 +134,8 @@ _RULES = (
         lambda asked: bool(asked.value <= asked.users),
         """environment.lease environment.unattended terminal.timeout terminal.longest_timeout
         terminal.output_characters terminal.kill_grace files.read_characters code_execution.timeout
-        code_execution.max_tool_calls approvals.session_seconds approvals.always_days environments.*.lease
-        environments.*.unattended""",
+        code_execution.max_tool_calls web.extract_char_limit web.timeout approvals.session_seconds approvals.always_days
+        environments.*.lease environments.*.unattended""",
     ),
     Rule(
         "tighten",
@@ -136,7 +144,9 @@ _RULES = (
         "files.write_root",
     ),
     Rule("tighten", "only yes", lambda asked: asked.value is True, "code_execution.isolated redaction.enabled"),
-    Rule("tighten", "adds to yours", lambda asked: True, "redaction.variables approvals.deny"),
+    Rule("tighten", "adds to yours", lambda asked: True, "redaction.variables approvals.deny web.deny"),
+    Rule("tighten", "any hosts, where you list none", lambda asked: asked.users in ((), asked.value), "web.allow"),
+    Rule("tighten", "only `off`", lambda asked: asked.value == "off", "web.search_backend web.extract_backend"),
     Rule(
         "tighten",
         "only `deny`, and not where yours is `sandbox-first`",
@@ -150,6 +160,7 @@ _RULES = (
         lambda asked: all(rule.decision in ("ask", "deny") for rule in asked.value),
         "approvals.rules",
     ),
+    Rule("tighten", "rows whose patterns all name a rule; they add to yours", _only_adds, "approvals.programs"),
     Rule(
         "tighten",
         "no more than yours, or the default; a limit stays one",
@@ -195,14 +206,28 @@ _RULES = (
         "only you set it",
         lambda asked: False,
         """environment.profile environment.home environment.credential_files code_execution.passthrough
-        sudo.password sudo.timeout approvals.answers approvals.timeout approvals.wait approvals.file approvals.log
-        environments.local.cwd environments.local.env environments.ssh.cwd environments.ssh.env
+        web.private_hosts web.proxy sudo.password sudo.timeout approvals.answers approvals.timeout approvals.wait
+        approvals.file approvals.log console.record environments.local.cwd environments.local.env
+        environments.ssh.cwd environments.ssh.env
         environments.ssh.setup environments.*.config environments.*.credential_files environments.*.extra_args
         environments.*.forward_env environments.*.home environments.*.host environments.*.host_cwd
         environments.*.init_files environments.*.key environments.*.overlay environments.*.passthrough
         environments.*.persistent environments.*.port environments.*.profile environments.*.protect
         environments.*.readable environments.*.runtime environments.*.settings environments.*.sync environments.*.user
-        environments.*.volumes environments.*.workspace""",
+        environments.*.volumes environments.*.workspace environments.modal.cpu environments.modal.memory_bytes
+        environments.daytona.cpu environments.daytona.memory_bytes environments.daytona.disk_bytes
+        environments.*.create_arguments environments.*.gpu environments.*.idle environments.*.labels
+        environments.*.lifetime environments.*.name environments.*.region environments.*.snapshot
+        environments.*.startup environments.kubernetes.cpu environments.kubernetes.memory_bytes
+        environments.kubernetes.disk_bytes environments.*.annotations environments.*.context
+        environments.*.kubeconfig environments.*.namespace environments.*.node_selector environments.*.pending
+        environments.*.pod environments.*.pool environments.*.pull_policy environments.*.pull_secrets
+        environments.*.resources environments.*.runtime_class environments.*.service_account
+        environments.*.tolerations environments.slurm.image environments.slurm.cwd environments.slurm.env
+        environments.slurm.setup environments.slurm.cpu environments.slurm.memory_bytes environments.slurm.network
+        environments.*.partition environments.*.account environments.*.qos environments.*.constraint
+        environments.*.reservation environments.*.nodelist environments.*.gpus environments.*.prelude
+        environments.*.apptainer environments.*.apptainer_args environments.*.scratch""",
     ),
 )
 RULES: Mapping[str, Rule] = {setting: rule for rule in _RULES for setting in rule.settings.split()}

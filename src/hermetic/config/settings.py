@@ -1,7 +1,7 @@
 """All settings with their types and defaults."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -55,6 +55,22 @@ class CodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     warm: bool = True  # an interpreter is started ahead of the next script
 
 
+class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the web tools search and fetch. Keys and addresses of providers are variables."""
+
+    search_backend: Literal["auto", "off", "tavily", "exa", "firecrawl", "searxng", "brave", "duckduckgo"] = "auto"
+    extract_backend: Literal["local", "off", "tavily", "exa", "firecrawl"] = "local"
+    extract_char_limit: Annotated[int, msgspec.Meta(ge=2000, le=500_000)] = limits.WEB_CHARACTERS  # of a page
+    timeout: Seconds = limits.WEB_TIME  # for a page
+    allow: tuple[str, ...] = ()  # the only hosts that pages are fetched from; none: every public one
+    deny: tuple[str, ...] = ()  # hosts that pages are not fetched from
+    private_hosts: tuple[str, ...] = ()  # hosts that may have private addresses
+    proxy: str | None = None  # for all requests of these tools
+
+    def __repr__(self) -> str:
+        return f"WebSettings(search_backend={self.search_backend!r}, extract_backend={self.extract_backend!r})"
+
+
 class RedactionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which secrets models do not see."""
 
@@ -72,6 +88,12 @@ class SudoSettings(msgspec.Struct, frozen=True, kw_only=True):
         return f"SudoSettings(password={'None' if self.password is None else 'hidden'}, timeout={self.timeout})"
 
 
+class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the console does without a request."""
+
+    record: Literal["none", "terminals", "all"] = "none"  # what it records from its start on
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings, and where each came from."""
 
@@ -80,9 +102,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     terminal: TerminalSettings = TerminalSettings()
     files: FilesSettings = FilesSettings()
     code_execution: CodeSettings = CodeSettings()
+    web: WebSettings = WebSettings()
     redaction: RedactionSettings = RedactionSettings()
     sudo: SudoSettings = SudoSettings()
     approvals: ApprovalSettings = ApprovalSettings()
+    console: ConsoleSettings = ConsoleSettings()
     places: Mapping[str, str] = {}  # setting → file and line, or variable; what is missing has its default
     notes: tuple[str, ...] = ()  # what was left out, and why
     sources: tuple[str, ...] = ()  # the files they were read from
@@ -91,6 +115,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The values that no model may see: of these variables, of the environment's, and the password of sudo."""
         given = self.options.get("env")
         own = {name: str(value) for name, value in given.items()} if isinstance(given, Mapping) else {}
+        own |= {"web.proxy": self.web.proxy} if self.web.proxy else {}
         named = [KnownSecret(name, environ[name]) for name in self.redaction.variables if environ.get(name)]
         password = [KnownSecret("sudo password", self.sudo.password)] if self.sudo.password else []
         return [*password, *named, *secrets_of(own), *secrets_of(environ)]

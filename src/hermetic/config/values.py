@@ -12,6 +12,7 @@ from hermetic.environments.options import choices
 # Used where a kind needs an image and none is given.
 DEFAULT_IMAGE = "nikolaik/python-nodejs:python3.11-nodejs20"
 
+_WORDS = {"true": True, "false": False}  # in any case: Python writes True
 _YES = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
 
 
@@ -54,6 +55,8 @@ def _readings(text: str) -> Iterator[tuple[Any, bool]]:
             yield value, True
     except (msgspec.DecodeError, UnicodeEncodeError):
         pass
+    if text.lower() in _WORDS:
+        yield _WORDS[text.lower()], True
     yield text, True
     yield text, False
     if text.lower() in _YES:

@@ -45,15 +45,18 @@ ORIGINAL: Mapping[str, str] = {
     "TERMINAL_LIFETIME_SECONDS": "environment.lease",
     "TERMINAL_DOCKER_IMAGE": ".image",
     "TERMINAL_SINGULARITY_IMAGE": "environments.apptainer.image",
+    "TERMINAL_MODAL_IMAGE": "environments.modal.image",
+    "TERMINAL_DAYTONA_IMAGE": "environments.daytona.image",
     "TERMINAL_SSH_HOST": "environments.ssh.host",
     "TERMINAL_SSH_USER": "environments.ssh.user",
     "TERMINAL_SSH_PORT": "environments.ssh.port",
     "TERMINAL_SSH_KEY": "environments.ssh.key",
-    "TERMINAL_CONTAINER_CPU": ".cpu environments.apptainer.cpu",
-    "TERMINAL_CONTAINER_MEMORY": ".memory_bytes environments.apptainer.memory_bytes",
-    "TERMINAL_CONTAINER_DISK": ".disk_bytes",
+    "TERMINAL_CONTAINER_CPU": ".cpu environments.apptainer.cpu environments.modal.cpu environments.daytona.cpu",
+    "TERMINAL_CONTAINER_MEMORY": ".memory_bytes environments.apptainer.memory_bytes environments.modal.memory_bytes "
+    "environments.daytona.memory_bytes",
+    "TERMINAL_CONTAINER_DISK": ".disk_bytes environments.daytona.disk_bytes",
     "TERMINAL_DOCKER_PERSIST_ACROSS_PROCESSES": "environment.across_processes",
-    "TERMINAL_CONTAINER_PERSISTENT": ".persistent",
+    "TERMINAL_CONTAINER_PERSISTENT": ".persistent environments.modal.persistent environments.daytona.persistent",
     "TERMINAL_DOCKER_VOLUMES": ".volumes",
     "TERMINAL_DOCKER_ENV": ".env",
     "TERMINAL_DOCKER_FORWARD_ENV": ".forward_env",
@@ -64,6 +67,7 @@ ORIGINAL: Mapping[str, str] = {
     "HERMES_REDACT_SECRETS": "redaction.enabled",
     "HERMES_WRITE_SAFE_ROOT": "files.write_root",
     "HERMES_TIMEZONE": "code_execution.timezone",
+    "HERMES_ALLOW_PRIVATE_URLS": "web.private_hosts",
     "SUDO_PASSWORD": "sudo.password",
     "HERMES_YOLO_MODE": "approvals.mode",
     "HERMES_INTERACTIVE": "approvals.answers",
@@ -89,8 +93,10 @@ def of_the_original(environ: Mapping[str, str], directory: str) -> Iterator[Give
         "TERMINAL_ENV": lambda given: given.value.strip().lower(),
         "TERMINAL_CONTAINER_MEMORY": _mebibytes,
         "TERMINAL_CONTAINER_DISK": _mebibytes,
+        "TERMINAL_DOCKER_NETWORK": _yes_no_or_name,
         "TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE": _switch(directory, None),
         "TERMINAL_DOCKER_RUN_AS_HOST_USER": _switch(f"{os.geteuid()}:{os.getegid()}", None),
+        "HERMES_ALLOW_PRIVATE_URLS": lambda given: ["*"] if typed(given, bool) else [],
         "HERMES_YOLO_MODE": _switch("allow", "ask"),
         "HERMES_INTERACTIVE": _switch("terminal", "nobody"),
         "HERMES_GATEWAY_SESSION": _switch("queue", "nobody"),
@@ -113,6 +119,13 @@ def _mebibytes(given: Given) -> int:
 
 def _switch(on: str, off: str | None) -> Callable[[Given], Any]:
     return lambda given: on if typed(given, bool) else off
+
+
+def _yes_no_or_name(given: Given) -> bool | str:
+    try:
+        return bool(typed(given, bool))
+    except ConfigError:
+        return str(given.value)
 
 
 def _is_zero(text: str) -> bool:

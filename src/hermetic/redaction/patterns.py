@@ -29,7 +29,7 @@ _ASSIGNED = re.compile(
       | " (?P<double>(?:[^"\\\r\n]|\\.){{1,512}}+) "
       | ' (?P<single>[^'\r\n]{{1,512}}+) '
       | ` (?P<back>[^`\r\n]{{1,512}}+) `
-      | (?P<bare>[^\s"'`,;&|<>(){{}}\[\]\\]{{1,512}}+) (?![(\[{{"'`]) )""",
+      | (?P<bare>[^\s"'`,;&|<>(){{}}\[\]\\]{{1,512}}+) (?![(\[{{`]|["'][^\s,;)\]}}|&]) )""",
     re.VERBOSE,
 )
 _OPTION = re.compile(rf"--?(?P<name>{_NAME})[ \t]+(?P<bare>[^\s\-\"'`$<\[({{][^\s\"'`]{{5,255}})")
@@ -45,7 +45,7 @@ _PASS_OF = re.compile(
 _VALUE = r"[A-Za-z0-9._~+/=|-]"
 _SAYS = r"\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?"
 _USERINFO = re.compile(r"://([^\s/?#:@\"'`<>]{0,256}):([^\s/?#@\"'`<>]{1,256})@")
-_LOGIN = re.compile(r"(?:[ \t]-u|--user)[ =]?[\"']?([^\s:\"']{1,64}):([^\s\"']{4,128})")
+_LOGIN = re.compile(r"(?:[ \t]-[uU]|--(?:proxy-)?user)[ =]?[\"']?([^\s:\"']{1,64}):([^\s\"']{4,128})")
 _QUERY = re.compile(
     r"[?&;](?:access_token|refresh_token|id_token|auth_token|token|api_?key|key|client_secret|password|passwd|secret"
     r"|sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature)=([^&\s\"'`#<>;]{8,4096})"
@@ -58,6 +58,11 @@ _VARIABLE = re.compile(
     r"[\"']?([A-Za-z_][\w.-]{0,100})[\"']?[ \t]*[=:][ \t]*"
     r"(?:\$?\"([^\"\r\n]{1,4096})\"|\$?'([^'\r\n]{1,4096})'|([^\s\"'][^\r\n]{0,4096}))",
     re.MULTILINE,
+)
+# Ends of a variable's name that mean a secret in capital letters alone.
+_CAPITALS = re.compile(
+    r"\b(?:[A-Z][A-Z0-9_]{0,100}_)?(?:PAT|SK|RK|BEARER|JWT|SAS|WEBHOOK(?:_URL)?)="
+    r"(?:\"([^\"\r\n]{8,4096})\"|'([^'\r\n]{8,4096})'|([^\s\"'`,;&|<>(){}\\]{8,4096}))"
 )
 _MORE_NAMES = re.compile(r"(?:^|_)(?:DSN|WEBHOOK(?:_URL)?|BEARER|COOKIE)$", re.IGNORECASE)
 _NO_VALUE = re.compile(r"^(?:true|false|yes|no|on|off|none|null|\d{1,4}|\$\{?\w+\}?|/\S*|~/\S*)$", re.IGNORECASE)
@@ -90,12 +95,14 @@ _NO_COOKIE = frozenset({"expires", "path", "domain", "max-age", "samesite"})
 
 
 _QUOTED = r"(?:'([^'\n]{4,255})'|\"([^\"\n]{4,255})\"|([^\s'\"$<|;&]{4,255}))"
-# A password that sudo reads from a pipe or a string: it stands there for nothing else.
-_READS = r"sudo[ \t](?:[^\n|;&]{0,80}[ \t])?-S\b"
-_SUDO_PIPE = re.compile(
+# A password that a program reads from a pipe or a string: it stands there for nothing else.
+_READS = (
+    r"(?:sudo[ \t](?:[^\n|;&]{0,80}[ \t])?-S\b|[a-z][^\n|;&]{0,120}[ \t]--password-stdin\b|(?:sudo[ \t]+)?chpasswd\b)"
+)
+_READ_PIPE = re.compile(
     rf"(?:echo|printf)[ \t]+(?:-\w+[ \t]+|['\"]?%s(?:\\n)?['\"]?[ \t]+)?{_QUOTED}[ \t]*\|[ \t]*{_READS}"
 )
-_SUDO_STRING = re.compile(rf"{_READS}[^\n|;&<]{{0,200}}<<<[ \t]*{_QUOTED}")
+_READ_STRING = re.compile(rf"{_READS}[^\n|;&<]{{0,200}}<<<[ \t]*{_QUOTED}")
 
 _NAMES = r"(?:password|passwd|passphrase|secret|token|api-?_?key|access-?_?key|private-?_?key|secret-?_?key)"
 _XML = re.compile(
@@ -235,13 +242,17 @@ def _cookie(found: Candidate) -> bool:
     return found.match[1].lower() not in _NO_COOKIE and _is_random(found.value) and not is_example(found.value)
 
 
-def _sudo_password(found: Candidate) -> bool:
+def _read_password(found: Candidate) -> bool:
     return not _TEMPLATE.search(found.value) and not is_example(found.value + "abcdef")
 
 
 def _salted(found: Candidate) -> bool:
     value = found.value
     return is_literal(value.replace(" ", "_") if len(value) >= _LEAST_SALT else value, "\0", quoted=True)
+
+
+def _random_value(found: Candidate) -> bool:
+    return _is_random(found.value) and _no_example(found) and not _TEMPLATE.search(found.value)
 
 
 def _is_random(value: str) -> bool:
@@ -287,6 +298,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("", _ASSIGNED, _assigned, lowered=True, contents=_PRINTED),
     Pattern("-", _OPTION, _option_value, lowered=True, contents=_PRINTED),
     Pattern("", _VARIABLE, _variable, contents=("environment",)),
+    Pattern("=", _CAPITALS, _random_value, contents=_PRINTED),
     # Files of well-known formats.
     Pattern("machine", _NETRC, _file_password),
     Pattern("default", _NETRC_DEFAULT, _file_password),
@@ -314,10 +326,15 @@ PATTERNS: tuple[Pattern, ...] = (
     _option("mysql", "\\w{0,6}", "-p"),
     _option("mariadb", "[\\w-]{0,6}", "-p"),
     _option("redis-cli", "", "(?:-a|--pass)[ \\t=]+"),
-    _option("docker login", "", "-p[ \\t]+"),
-    _option("podman login", "", "-p[ \\t]+"),
+    _option("login", "", "-p[ \\t]+"),
+    _option("twine", "", "-p[ \\t]+"),
+    _option("ipmitool", "", "-P[ \\t]+"),
+    _option("rdesktop", "", "-p[ \\t]+"),
+    _option("xfreerdp", "", "/p:"),
+    _option("user", "(?:add|mod)", "-p[ \\t]+"),
+    _option("htpasswd", "", "-\\w*b\\w*[ \\t]+(?:[^\\s-]\\S{0,200}[ \\t]+){1,2}(?=\\S+$)"),
     _option("mongo", "\\w{0,7}", "-p[ \\t]+"),
-    _option("ldap", "\\w{3,6}", "-w[ \\t]+"),
+    _option("ldap", "\\w{3,6}", "-w[ \\t]*"),
     _option("smbclient", "", "-U[ \\t]+[^\\s%]{1,64}%"),
     _option("openssl", "", "-(?:pass|passin|passout)[ \\t]+pass:"),
     _option("7z", "[arz]{0,2}", "-p"),
@@ -325,8 +342,8 @@ PATTERNS: tuple[Pattern, ...] = (
     _option("unzip", "", "-P[ \\t]*"),
     _option("lftp", "", "(?:-u|--user)[ \\t=]+[^\\s,]{1,64},"),
     _option("sqlplus", "", "[\\w.]{1,64}/(?=[^\\s@]{1,128}@)"),
-    Pattern("sudo", _SUDO_PIPE, _sudo_password, contents=_PRINTED),
-    Pattern("sudo", _SUDO_STRING, _sudo_password, contents=_PRINTED),
+    Pattern("|", _READ_PIPE, _read_password, contents=_PRINTED),
+    Pattern("<<<", _READ_STRING, _read_password, contents=_PRINTED),
     # Statements: a word of each, and what comes before the value.
     _statement("identified", r"identified[ \t]+(?:with[ \t]+\w+[ \t]+)?by[ \t]+(?:password[ \t]+)?"),
     _statement("password", r"(?:encrypted|with)[ \t]+password[ \t]+(?=['\"])"),

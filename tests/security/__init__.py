@@ -1,0 +1,1 @@
+"""What must hold against code that runs inside an environment, and against other users."""

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from hermetic.contract.files import Found as Found
     from hermetic.contract.files import Written as Written
     from hermetic.contract.fleet import FleetInfo as FleetInfo
+    from hermetic.contract.fleet import ItemResult as ItemResult
+    from hermetic.contract.fleet import Mapped as Mapped
+    from hermetic.contract.fleet import MapProgress as MapProgress
+    from hermetic.contract.fleet import MapSummary as MapSummary
     from hermetic.contract.fleet import Removed as Removed
     from hermetic.contract.fleet import TaskInfo as TaskInfo
     from hermetic.contract.notice import Notice as Notice
@@ -85,7 +89,7 @@ _HOMES = {
     "contract.process": "Chunk ProcessEvent ProcessInfo Shown Status",
     "contract.verdict": "Part ShellState Verdict",
     "contract.files": "Bounds FileContent FilePage FileStatus Findings Found Written",
-    "contract.fleet": "FleetInfo Removed TaskInfo",
+    "contract.fleet": "FleetInfo ItemResult MapProgress MapSummary Mapped Removed TaskInfo",
     "fleet.fleet": "Fleet",
     "policy.assess": "assess",
     "session.environment": "Environment",

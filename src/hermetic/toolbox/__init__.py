@@ -30,9 +30,10 @@ from hermetic.contract.tool import DEFAULT_TASK, Interrupted
 from hermetic.environments import catalog
 from hermetic.resident.lazy import Lazy, is_loaded, load
 from hermetic.session.callbacks import in_thread
+from hermetic.toolbox.spans import tool_span
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
     from hermetic.approvals.approvals import Approvals
     from hermetic.config.settings import Settings
@@ -125,13 +126,20 @@ class Toolbox:
             raise InvalidArgument(f"no form is called {form!r}; there are openai, anthropic, mcp", argument="form")
         return [tool.schema(form) for tool in self._make().usable()]
 
-    async def call(self, name: str, arguments: Mapping[str, Any], *, task_id: str = DEFAULT_TASK) -> str:
-        """The answer as JSON text."""
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        task_id: str = DEFAULT_TASK,
+        script_tools: Collection[str] | None = None,
+    ) -> str:
+        """The answer as JSON text. `script_tools` are the only tools that a script of this call may use; None: all."""
         made = self._made or await self._loaded()
         # Callbacks that are due, such as an answer to an approval request, run first.
         for _ in range(2):
             await asyncio.sleep(0)
-        task = made.task(task_id)
+        task = made.task(task_id, script_tools=script_tools)
         answer = await self._run(name, arguments, task)
         if task.history.notes and isinstance(answer.get("notes", []), list | tuple):
             answer = {**answer, "notes": [*answer.get("notes", []), *task.history.notes]}
@@ -160,13 +168,21 @@ class Toolbox:
         running = self._running.setdefault(task.id, set())
         running.add(task)
         try:
-            return await tool.run(task, tool.read(arguments))
-        except Exception as error:  # also of registered tools: the model gets an answer in any case
-            return self._error(tool, task, error)
+            with tool_span(name, task.id, self._kind) as report:
+                answer = await self._answer(tool, arguments, task)
+                report(answer)
+                return answer
         finally:
             running.discard(task)
             if not running:
                 self._running.pop(task.id, None)
+
+    async def _answer(self, tool: Tool[Any], arguments: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
+        try:
+            self._make().check_held(task.id)
+            return await tool.run(task, tool.read(arguments))
+        except Exception as error:  # also of registered tools: the model gets an answer in any case
+            return self._error(tool, task, error)
 
     def _error(self, tool: Tool[Any], task: Task, error: Exception) -> Fields:
         """The answer of a call that failed."""

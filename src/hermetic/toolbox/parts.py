@@ -3,7 +3,7 @@
 import contextlib
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 from weakref import WeakSet
@@ -14,16 +14,18 @@ from hermetic.approvals.approvals import Approvals
 from hermetic.approvals.gate import PolicyGate
 from hermetic.config.settings import Settings
 from hermetic.contract.approval import Approver, Mode, Policy, Reviewer
-from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.contract.errors import EnvironmentUnavailable, NotPermitted
 from hermetic.contract.limits import RESULT, RESULT_PREVIEW
 from hermetic.contract.tool import DEFAULT_TASK, Fields, Tool
-from hermetic.fleet.fleet import Borrow, Fleet, directory_elsewhere, is_lost, serve_tools
+from hermetic.fleet.fleet import Borrow, Fleet, directory_elsewhere, ids_of, is_lost, serve_tools
 from hermetic.link.link import ResidentGone
 from hermetic.redaction.known_secrets import KnownSecret
 from hermetic.redaction.redactor import Redactor
+from hermetic.registry.holds import are_there_holds, held
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import record_of
 from hermetic.tools.approval import approval_tool
+from hermetic.tools.base.keeping import keep
 from hermetic.tools.base.notices import Notices, Sink
 from hermetic.tools.base.show import Show
 from hermetic.tools.base.task import AFTER_LOSS, Histories, Task, ToolLimits
@@ -38,6 +40,7 @@ from hermetic.tools.process.tool import process_tool
 from hermetic.tools.process.webhook import Webhook
 from hermetic.tools.terminal.sudo import AskPassword, Passwords, SudoAnswers
 from hermetic.tools.terminal.tool import terminal_tool
+from hermetic.tools.web.tool import Web
 
 PREVIEW = RESULT_PREVIEW  # characters
 _ELSEWHERE = (
@@ -125,8 +128,8 @@ class Parts:
             search_files_tool(self.files),
             approval_tool(self.approvals),
         )
-        self.tools = {tool.name: tool for tool in tools}
-        self.own = frozenset(self.tools)
+        self.own = frozenset(tool.name for tool in tools)
+        self.tools = {tool.name: tool for tool in (*tools, *Web(chosen.web, os.environ, _denied_hosts(chosen)).tools())}
         # Where processes of earlier callers are followed.
         self._rearmed: WeakSet[Environment] = WeakSet()
         self._caller = secrets.token_hex(4)
@@ -135,7 +138,7 @@ class Parts:
         """The tools that are not disabled."""
         return [tool for tool in self.tools.values() if tool.missing is None or tool.missing() is None]
 
-    def task(self, task_id: str, *, is_scripted: bool = False) -> Task:
+    def task(self, task_id: str, *, is_scripted: bool = False, script_tools: Collection[str] | None = None) -> Task:
         """One call's task."""
         outside = self.outside
         return Task(
@@ -149,8 +152,15 @@ class Parts:
             activity=self._activity,
             caller=self._caller,
             is_scripted=is_scripted,
+            script_tools=script_tools,
             outside=None if outside is None else partial(Borrow, outside, _outside_of(task_id)),
+            check_held=partial(self.check_held, task_id),
         )
+
+    def check_held(self, task_id: str) -> None:
+        """Raises NotPermitted while a person has stopped the task."""
+        if are_there_holds() and (hold := held(*ids_of(self.fleet, task_id))) is not None:
+            raise NotPermitted(hold.message, reason=hold.message, by="stopped")
 
     def borrow(self, task_id: str) -> Borrow:
         """The task's environment for a block."""
@@ -186,6 +196,7 @@ class Parts:
     async def close(self, *, remove: bool) -> None:
         """Closes everything; `remove=True` ends the environments."""
         self.sudo.close()
+        await self.approvals.close()
         await self.code.close()
         await self.apart.close(remove=True)
         await self.notices.close()
@@ -198,15 +209,12 @@ async def keep_long(task: Task, text: str) -> Fields | None:
     """The start of an answer that is too long, and the id by which the process tool reads all of it; None: it fits."""
     if len(text) <= RESULT:
         return None
-    async with task.environment() as environment:
-        # A process's output is bounded, on disk, private, and removed with its environment, in every kind.
-        process = await environment.start(["cat"], id=f"result_{secrets.token_hex(6)}", stdin=text)
-        await process.wait()
-    read = f"process(action='poll', session_id={process.id!r}, cursor=0)"
+    id = await keep(task, text, "result")
+    read = f"process(action='poll', session_id={id!r}, cursor=0)"
     return {
         "preview": text[:PREVIEW],
         "total_characters": len(text),
-        "session_id": process.id,
+        "session_id": id,
         "hint": f"the answer is too long; {read} reads all of it, from cursor to cursor",
     }
 
@@ -228,6 +236,11 @@ def _sandboxed(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a sandbox around the directory that a local environment would begin in."""
     kept = {name: value for name, value in options.items() if name in ("env", "lease", "unattended", "login")}
     return {**kept, **({"workspace": os.path.abspath(options["cwd"])} if options.get("cwd") else {})}
+
+
+def _denied_hosts(settings: Settings) -> list[str]:
+    """Hosts that need an approval in commands: the web tools do not request one."""
+    return [rule.network for rule in settings.approvals.rules if rule.network and rule.decision != "allow"]
 
 
 def _limits_of(settings: Settings) -> ToolLimits:

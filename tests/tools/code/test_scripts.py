@@ -172,9 +172,9 @@ async def every_exit_code_is_its_own(box: Box) -> None:
 
 
 async def time_is_limited(box: Box) -> None:
-    answer = await box.code("print('begun')\nwhile True: pass", timeout=0.5)
+    answer = await box.code("print('begun')\nwhile True: pass", timeout=2)
     assert (answer["status"], answer["output"]) == ("timeout", "begun\n")
-    assert "killed after 0.5 s" in answer["error"]
+    assert "killed after 2 s" in answer["error"]
 
 
 async def a_tool_has_no_more_time_than_its_script(box: Box) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hermetic.environments import local_resident
 from hermetic.link.archive import BOOT
 from hermetic.registry.host_process import ended
 from hermetic.session.script import send_modules
+from hermetic.tools.code import stubs
 from tests.environments.engines import need_engine
 from tests.programs import need_variable
 from tests.scenarios.living import with_argument
@@ -49,6 +51,43 @@ def is_spare(process: Path) -> bool:
         return is_asleep and process.joinpath("cmdline").read_bytes().endswith(b"\0warm\0")
     except OSError:  # gone meanwhile
         return False
+
+
+# Forks twice: a script runs in a copy that has rehearsed, and in one that has not. Each prints how many pages the
+# kernel copied for it, and whether anything of the rehearsal is seen.
+COPIES = """
+import gc, os, resource, select, sys, types
+tools = sys.modules["hermetic_tools"] = types.ModuleType("hermetic_tools")
+tools._TOOLS = b""
+start = types.ModuleType("start")
+exec(open(sys.argv[1]).read(), start.__dict__)
+start.AT_ONCE = 0
+gc.freeze()
+ours, theirs = os.pipe()
+for rehearses in (True, False):
+    if not os.fork():
+        start.prepare()
+        before = dict(os.environ), set(sys.modules), sys.modules["__main__"]
+        if rehearses:
+            start.rehearse(ours)
+        seen = before != (dict(os.environ), set(sys.modules), sys.modules["__main__"])
+        script = "from hermetic_tools import _TOOLS\\nprint(end='')"
+        had = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        os.environ.update(HERMETIC_BRIDGE="x")
+        start.evaluate(script, types.ModuleType("__main__"))
+        start.write_files()
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - had, seen)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_a_copy_that_waits_has_copied_the_memory_that_its_script_needs() -> None:
+    file = Path(stubs.__file__).parent / "inside" / "start.py"
+    said = subprocess.run([sys.executable, "-c", COPIES, file], capture_output=True, text=True, check=True).stdout
+    (rehearsed, seen), (plain, _) = (line.split() for line in said.splitlines())
+    assert seen == "False"
+    assert int(rehearsed) < int(plain) / 2
 
 
 async def test_the_next_script_runs_in_the_interpreter_that_waits(tmp_path: Path) -> None:
@@ -193,7 +232,7 @@ async def test_a_copy_ends_by_its_time(tmp_path: Path) -> None:
     async with scripting(here(tmp_path), warm=True) as box:
         await box.code("pass")
         await waiting(box)
-        answer = await box.code("import time; print('on', flush=True); time.sleep(1000)", timeout=0.3)
+        answer = await box.code("import time; print('on', flush=True); time.sleep(1000)", timeout=2)
         assert (answer["status"], answer["output"]) == ("timeout", "on\n")
         assert (await box.code("print('again')"))["output"] == "again\n"
 

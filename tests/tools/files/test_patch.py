@@ -8,7 +8,7 @@ import pytest
 
 from hermetic.config.settings import FilesSettings, Settings
 from hermetic.contract.approval import ApprovalRequest
-from tests.boxes import everywhere, opened
+from tests.boxes import everywhere, on_this_side, opened
 
 PATCH = """\
 *** Begin Patch
@@ -151,7 +151,7 @@ async def test_the_door_is_asked_once_with_all_true_paths(tmp_path: Path) -> Non
     assert (tmp_path / "f").read_text() == "x\n"
 
 
-@everywhere
+@on_this_side
 async def test_calls_at_once_lose_no_edit(tmp_path: Path, kind: str) -> None:
     (tmp_path / "f").write_text("".join(f"[{number}] 0\n" for number in range(20)))
     async with opened(tmp_path, kind) as box:

@@ -198,7 +198,7 @@ async def test_others_are_served_while_a_large_file_is_counted(tmp_path: Path) -
                 await env.list_names(".")
                 worst, served = max(worst, time.perf_counter() - began), served + 1
         assert ((await counting).total, (await counting).text) == (lines, "x")
-        assert served > 20
+        assert served > 3  # over 100 where processors are idle; counting in the resident itself would give 1
         assert worst < 0.3
 
 

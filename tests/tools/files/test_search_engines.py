@@ -59,7 +59,7 @@ async def test_both_find_the_same(tmp_path: Path) -> None:
 
 async def test_both_find_the_same_among_many(tmp_path: Path) -> None:
     need("rg")
-    plant_many(tmp_path, scale(20_000))
+    plant_many(tmp_path, max(2000, scale(20_000)))
     async with hermetic.open("local", cwd=tmp_path, login=False) as env:
         for pattern in ("needle", "word7 word[0-9]*3", "^word1 .*word2"):
             one = await env.search_files(pattern, limit=300, context=1)

@@ -8,7 +8,7 @@ import pytest
 
 import hermetic
 from hermetic.contract.limits import KEPT_COMMANDS
-from tests.boxes import everywhere, opened
+from tests.boxes import everywhere, on_this_side, opened
 from tests.scenarios.living import is_alive, with_argument
 
 
@@ -31,7 +31,7 @@ async def test_what_a_background_process_left_is_listed_and_killed(tmp_path: Pat
         assert (await box.process("kill", started))["status"] == "already_exited"
 
 
-@everywhere
+@on_this_side
 async def test_kill_all_ends_what_was_left(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         started = (await box.terminal("sleep 99999 & echo hi", background=True))["session_id"]

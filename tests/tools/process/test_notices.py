@@ -18,7 +18,7 @@ from hermetic.contract.notice import Notice
 from hermetic.tools.base.notices import Notices, nothing
 from hermetic.tools.base.show import Show
 from hermetic.tools.process.webhook import Webhook
-from tests.boxes import everywhere, opened, place
+from tests.boxes import everywhere, on_this_side, opened, place
 from tests.programs import need
 
 
@@ -233,7 +233,7 @@ async def test_what_a_caller_that_was_killed_may_have_had_is_marked(
         await box.toolbox.fleet.close_task("t", remove=True)
 
 
-@everywhere
+@on_this_side
 async def test_an_end_that_was_shown_is_not_told_to_the_next_caller_either(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         shown = await box.terminal("echo 1", background=True, notify_on_complete=True)
@@ -250,7 +250,7 @@ async def test_an_end_that_was_shown_is_not_told_to_the_next_caller_either(tmp_p
         await box.toolbox.fleet.close_task("t", remove=True)
 
 
-@everywhere
+@on_this_side
 async def test_a_match_that_was_told_is_not_told_to_the_next_caller_and_a_later_one_is(
     tmp_path: Path, kind: str
 ) -> None:
@@ -269,7 +269,7 @@ async def test_a_match_that_was_told_is_not_told_to_the_next_caller_and_a_later_
         await box.toolbox.fleet.close_task("t", remove=True)
 
 
-@everywhere
+@on_this_side
 async def test_of_two_callers_that_live_the_one_who_started_it_is_told(tmp_path: Path, kind: str) -> None:
     async with asyncio.timeout(60), opened(tmp_path, kind) as box, opened(tmp_path, kind) as other:
         text = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo ready; exit 4"

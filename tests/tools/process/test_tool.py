@@ -8,10 +8,10 @@ import pytest
 
 from hermetic.contract.limits import HANDLES, LISTED_BY_TOOL
 from hermetic.tools.base.task import ToolLimits
-from tests.boxes import appears, everywhere, opened
+from tests.boxes import appears, everywhere, on_this_side, opened
 
 
-@everywhere
+@on_this_side
 async def test_a_search_goes_on_behind_the_last_match(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         id = (await box.terminal("echo go; while read -r x; do echo go $x; done", background=True))["session_id"]
@@ -26,21 +26,22 @@ async def test_a_search_goes_on_behind_the_last_match(tmp_path: Path, kind: str)
 
 
 @pytest.mark.parametrize("action", ["wait", "wait_for"])
-@everywhere
+@on_this_side
 async def test_an_interrupt_ends_the_waiting_and_not_the_process(tmp_path: Path, kind: str, action: str) -> None:
     async with opened(tmp_path, kind) as box:
         id = (await box.terminal("echo up; sleep 1000", background=True))["session_id"]
         await box.process("wait_for", id, data="up", timeout=20)
         waiting = asyncio.ensure_future(box.process(action, id, data="never"))
-        await asyncio.sleep(0.2)
-        box.toolbox.interrupt("t")
         async with asyncio.timeout(20):
+            while not waiting.done():  # an interrupt that comes before the call waits is for nobody
+                box.toolbox.interrupt("t")
+                await asyncio.wait([waiting], timeout=0.1)
             answer = await waiting
         assert (answer["status"], answer["output"]) == ("interrupted", "up\n")
         assert (await box.process("poll", id))["status"] == "running"
 
 
-@everywhere
+@on_this_side
 async def test_typing_into_a_process_that_does_not_read_ends(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         id = (await box.terminal("sleep 1000", background=True))["session_id"]
@@ -103,9 +104,9 @@ async def test_a_flood_that_is_watched_leaves_the_loop_free(tmp_path: Path) -> N
 async def test_a_list_has_room_for_what_runs(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         old = (await box.terminal("sleep 1000", background=True))["session_id"]
-        for _ in range(LISTED_BY_TOOL + 3):
-            await box.terminal("true", background=True)
-        await asyncio.sleep(0.5)
+        ids = [(await box.terminal("true", background=True))["session_id"] for _ in range(LISTED_BY_TOOL + 3)]
+        for id in ids:
+            assert (await box.process("wait", id))["status"] == "exited"
         answer = await box.process("list")
         assert answer["count"] == LISTED_BY_TOOL + 4
         assert len(answer["processes"]) == LISTED_BY_TOOL
@@ -125,7 +126,7 @@ async def test_a_list_shows_what_a_foreground_command_left_running(tmp_path: Pat
         assert (await box.process("list"))["processes"] == []
 
 
-@everywhere
+@on_this_side
 async def test_who_ended_it_is_told(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         first = (await box.terminal("sleep 1000", background=True, check_interval=50))["session_id"]
@@ -144,7 +145,7 @@ async def test_who_ended_it_is_told(tmp_path: Path, kind: str) -> None:
         assert (ended["completion_reason"], "termination_source" in ended) == ("exited", False)
 
 
-@everywhere
+@on_this_side
 async def test_too_many_at_once_are_refused(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind, limits=ToolLimits(running=2)) as box:
         ids = [(await box.terminal("sleep 1000", background=True))["session_id"] for _ in range(2)]
@@ -169,7 +170,7 @@ async def test_a_secret_at_the_border_of_what_is_shown_is_hidden(
             assert not any(secret[at : at + 8] in text for at in range(len(secret) - 7))
 
 
-@everywhere
+@on_this_side
 async def test_a_secret_that_comes_in_parts_is_never_shown_in_parts(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
@@ -196,7 +197,7 @@ async def test_a_secret_that_comes_in_parts_is_never_shown_in_parts(
         assert not any(secret[at : at + 8] in text for at in range(len(secret) - 7))
 
 
-@everywhere
+@on_this_side
 async def test_two_looks_at_once_see_the_same_screen(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         command = "for ((i = 0; i < 3000; i++)); do printf '%070d\\n' $i; done; echo end; sleep 1000"

@@ -164,7 +164,7 @@ def test_lines_stay_countable_whatever_stands_beside_what(pieces: list[str], con
 
 
 def test_the_standard_library_is_read_unchanged() -> None:
-    files = sorted(Path(os.__file__).parent.glob("*.py"))[: scale(2000)]
+    files = sorted(Path(os.__file__).parent.glob("*.py"))[: max(200, scale(2000))]
     redactor = Redactor([KnownSecret("K", "no-such-value-anywhere")])
     changed = [
         path.name for path in files if redactor.redact(text := path.read_text("utf-8", "replace"), "code") != text

@@ -11,7 +11,7 @@ from hermetic.contract.process import Shown
 from hermetic.redaction.known_secrets import KnownSecret
 from hermetic.redaction.redactor import MARK, Redactor
 from hermetic.redaction.screens import hide
-from tests.boxes import appears, everywhere, opened
+from tests.boxes import appears, on_this_side, opened
 
 SECRET = "q7Zr-Wsd8Ygk1/Xw4+Lk29vTbM"
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -87,7 +87,7 @@ def test_whatever_the_width_no_half_is_shown(before: int, cols: int, frame: str)
     assert longest_part(screen(*framed, cols=cols + 20)) < 4
 
 
-@everywhere
+@on_this_side
 async def test_a_program_that_draws_a_secret_in_pieces_shows_none_of_them(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

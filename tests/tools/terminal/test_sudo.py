@@ -15,8 +15,8 @@ import pytest
 from hermetic.toolbox import Toolbox
 from hermetic.tools.terminal.sudo import LOCKED, MISSING, Passwords, mentions_sudo
 from tests.environments.engines import need_engine
-from tests.environments.sshd import need_root, running
-from tests.programs import need, need_variable
+from tests.environments.sshd import running
+from tests.programs import need, need_root, need_variable
 
 USER = f"hermetic-sudo-{os.getpid()}"  # runs of tests at once have one each
 PASSWORD = "pa ss\"w$rd'ß"
@@ -26,7 +26,7 @@ CHANNELS = ("cmdline", "environ")
 @contextmanager
 def user_with_password() -> Iterator[None]:
     """A user of this machine who may use sudo, with a password."""
-    need_root()
+    need_root("only root can change the machine's view")
     for program in ("sudo", "useradd", "chpasswd"):
         need(program)
     subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", USER], check=True)
@@ -43,7 +43,7 @@ def user_with_password() -> Iterator[None]:
 
 def sudo_for(user: int, at: Path) -> list[str]:
     """Volumes by which an image of this machine's Debian has this machine's sudo, and a user who needs a password."""
-    need_root()
+    need_root("only root can change the machine's view")
     at.mkdir(exist_ok=True)
     sudo, openssl = need("sudo"), need("openssl")
     words = [openssl, "passwd", "-6", "-stdin"]

@@ -5,8 +5,22 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from hermetic.policy.reader import Reader, Unreadable
-from hermetic.policy.syntax import Case, CFor, Condition, Coproc, For, Group, If, Lit, Loop, Pipe, Seq, Simple, Word
+from hermetic.policy.shell.reader import Reader, Unreadable
+from hermetic.policy.shell.syntax import (
+    Case,
+    CFor,
+    Condition,
+    Coproc,
+    For,
+    Group,
+    If,
+    Lit,
+    Loop,
+    Pipe,
+    Seq,
+    Simple,
+    Word,
+)
 
 LONGEST_TEXT = 100_000  # characters; a longer text is data more than commands
 DEEPEST = 4  # levels of texts within texts: sh -c 'sh -c …'

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
@@ -162,8 +162,11 @@ class Task:
         activity: Callable[[str], object] | None = None,
         caller: str = "",
         is_scripted: bool = False,
+        script_tools: Collection[str] | None = None,
         outside: Borrow | None = None,
+        check_held: Callable[[], None] = lambda: None,
     ) -> None:
+        """`check_held` raises NotPermitted while a person has stopped the task."""
         self.id = id
         self.gate = gate  # None: everything is allowed
         self.notices = notices
@@ -172,11 +175,13 @@ class Task:
         self.history = history
         self.caller = caller  # which toolbox this is
         self.is_scripted = is_scripted  # a script calls, not a model: repeated calls are allowed
+        self.script_tools = script_tools  # that a script of this call may use; None: all that are offered
         self.interrupted = Interruption()
         # Borrows the environment around its sandbox; None: there is no sandbox.
         self.outside = outside
         self._borrow = borrow
         self._activity = activity
+        self._check_held = check_held
 
     def __repr__(self) -> str:
         return f"<Task {self.id!r}>"
@@ -190,6 +195,7 @@ class Task:
         borrowing = (borrow or self._borrow)()
         environment = await self.interruptible(self._enter(borrowing, None if self.gate is None else judge))
         try:
+            self._check_held()  # it was opened, and a person may have been asked meanwhile
             yield environment
         finally:
             await borrowing.__aexit__(None, None, None)

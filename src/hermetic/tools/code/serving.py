@@ -6,8 +6,8 @@ import math
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextvars import Token
 from typing import Any
 
 import msgspec
@@ -226,24 +226,23 @@ class _PerCall:
 
 
 class Silence:
-    """Drops what is printed to stdout in calls that are served within `held`, and nothing else of the program's."""
+    """Drops what is printed to stdout between `begin` and `end` of a call, and nothing else of the program's."""
 
     def __init__(self) -> None:
         self._calls = 0
         self._stdout: _PerCall | None = None
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def begin(self) -> Token[bool]:
         """For one call: its task, tasks that it starts, and functions that it runs by `asyncio.to_thread`."""
         if not self._calls:
             self._stdout = _PerCall(sys.stdout)
             sys.stdout = self._stdout
         self._calls += 1
-        token = IS_SILENT.set(True)
-        try:
-            yield
-        finally:
-            IS_SILENT.reset(token)
-            self._calls -= 1
-            if not self._calls and self._stdout is not None and sys.stdout is self._stdout:
-                sys.stdout = self._stdout.stream
+        return IS_SILENT.set(True)
+
+    def end(self, token: Token[bool]) -> None:
+        """In the task that has begun it."""
+        IS_SILENT.reset(token)
+        self._calls -= 1
+        if not self._calls and self._stdout is not None and sys.stdout is self._stdout:
+            sys.stdout = self._stdout.stream

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from hermetic.contract.command import Result
@@ -15,7 +15,7 @@ from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.script import ScriptStart, run_script, send_modules
-from hermetic.tools.base.task import Borrow, Task
+from hermetic.tools.base.task import Borrow, Recent, Task
 from hermetic.tools.code.answer import SLACK, answer_of
 from hermetic.tools.code.arguments import CodeArguments, CodeOptions, description
 from hermetic.tools.code.bridge import Bridge
@@ -26,6 +26,7 @@ from hermetic.tools.code.stubs import ScriptModules, Stub, boot, module_source, 
 Printed = Callable[[str, Literal["stdout", "stderr"], bytes], object]
 
 NAME = "execute_code"
+PREPARED = 8  # sets of tools whose modules are kept
 TITLE = 1000  # characters of a script that lists of processes show
 # Variables of the session that scripts get.
 KEPT = str.split("""
@@ -35,6 +36,13 @@ KEPT = str.split("""
     XDG_RUNTIME_DIR XDG_STATE_HOME PYTHONPATH PYTHONHOME PYENV_ROOT PYENV_VERSION VIRTUAL_ENV
     CONDA_PREFIX CONDA_DEFAULT_ENV CONDA_EXE LD_LIBRARY_PATH SSL_CERT_FILE SSL_CERT_DIR
 """)
+
+
+class Prepared(NamedTuple):
+    """What scripts with the same tools import."""
+
+    stubs: dict[str, Stub]  # by the tool's name
+    modules: ScriptModules
 
 
 class CodeMode:
@@ -57,9 +65,7 @@ class CodeMode:
         self._printed = printed
         self._apart = apart  # a sandbox for the scripts of a task
         self._silence = Silence()
-        self._known: tuple[Tool[Any], ...] | None = None
-        self._stubs: dict[str, Stub] = {}
-        self._modules: ScriptModules | None = None  # with the first script
+        self._prepared: Recent[tuple[Tool[Any], ...], Prepared] = Recent(PREPARED)
         self._known_there: WeakKeyDictionary[Environment, tuple[str, str]] = WeakKeyDictionary()
         self._going_on: set[asyncio.Task[None]] = set()  # yielded scripts
 
@@ -97,24 +103,26 @@ class CodeMode:
         return self._apart(task.id) if self._options.isolated else None
 
     async def _run(self, task: Task, asked: CodeArguments, environment: Environment) -> Fields:
-        self._prepare()
-        limits = self._options.limits
+        prepared, limits = self._prepare(task.script_tools), self._options.limits
         seconds = min(asked.timeout or limits.time, limits.time)
 
         async def call(tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-            with self._silence.held():
+            silence = self._silence.begin()
+            try:
                 return await self._call(task.id, tool, arguments)
+            finally:
+                self._silence.end(silence)
 
-        calls = ScriptCalls(call, self._stubs, limits, lambda text: self._tell(task.id, text))
+        calls = ScriptCalls(call, prepared.stubs, limits, lambda text: self._tell(task.id, text))
         calls.deadline = time.monotonic() + seconds
         bridge = Bridge(environment, calls.serve)
         is_yielded = False
         try:
-            address = bridge.token + await self._socket(environment, bridge)
+            address = bridge.token + await self._socket(environment, bridge, prepared.modules)
             timezone = {"TZ": self._options.timezone} if self._options.timezone else {}
             script = ScriptStart(
                 boot=boot(),
-                modules=self._prepare().name,
+                modules=prepared.modules.name,
                 input=script_input(asked.code, {"HERMETIC_BRIDGE": address}),
                 title=asked.code.strip()[:TITLE].replace("\0", " "),
                 keep=(*KEPT, *self._options.passthrough),
@@ -124,7 +132,7 @@ class CodeMode:
                 on_timeout=asked.on_timeout,
             )
             async with task.alive():
-                result = await self._begin(environment, bridge, script, task, calls)
+                result = await self._begin(environment, bridge, script, task, calls, prepared.modules)
             answer = answer_of(result, calls, limits, lambda text: task.show(text, ""))
             if isinstance(result.ending, Yielded):
                 answer["pid"] = result.process.pid
@@ -136,7 +144,13 @@ class CodeMode:
         return answer
 
     async def _begin(
-        self, environment: Environment, bridge: Bridge, script: ScriptStart, task: Task, calls: ScriptCalls
+        self,
+        environment: Environment,
+        bridge: Bridge,
+        script: ScriptStart,
+        task: Task,
+        calls: ScriptCalls,
+        modules: ScriptModules,
     ) -> Result:
         """What came of it; the modules are sent again where others have taken their place meanwhile."""
         limit = self._options.limits.stdout + 2 * SLACK
@@ -145,8 +159,8 @@ class CodeMode:
         except InvalidArgument as error:
             if error.argument != "modules":
                 raise
-        del self._known_there[environment]
-        await self._socket(environment, bridge)
+        self._known_there.pop(environment, None)
+        await self._socket(environment, bridge, modules)
         return await self._until_stopped(environment, script, limit, task, calls)
 
     async def _until_stopped(
@@ -163,10 +177,9 @@ class CodeMode:
         finally:
             task.interrupted.callbacks.discard(stop.set)
 
-    async def _socket(self, environment: Environment, bridge: Bridge) -> str:
+    async def _socket(self, environment: Environment, bridge: Bridge, modules: ScriptModules) -> str:
         """Where scripts connect. It is the same as long as the environment lives, which then has the modules too."""
         socket, known = self._known_there.get(environment, ("", ""))
-        modules = self._prepare()
         if known != modules.name:
             await send_modules(environment, modules.name, modules.data)
             socket = socket or await bridge.socket()
@@ -196,20 +209,20 @@ class CodeMode:
         finally:
             await bridge.close()
 
-    def _offered(self) -> tuple[Tool[Any], ...]:
-        """The tools that scripts may call, in the order of their names."""
-        allowed = self._options.tools
-        found = [tool for tool in self._tools() if tool.name != NAME and (allowed is None or tool.name in allowed)]
+    def _offered(self, only: Collection[str] | None = None) -> tuple[Tool[Any], ...]:
+        """The tools that scripts may call, in the order of their names; of these `only` some, where it is given."""
+        allowed = [names for names in (self._options.tools, only) if names is not None]
+        found = [tool for tool in self._tools() if tool.name != NAME and all(tool.name in names for names in allowed)]
         return tuple(sorted(found, key=lambda tool: tool.name))
 
-    def _prepare(self) -> ScriptModules:
+    def _prepare(self, only: Collection[str] | None) -> Prepared:
         """What scripts import; the stubs are written anew where the tools are others than before."""
-        tools = self._offered()
-        if self._modules is None or tools != self._known:
-            self._stubs = stubs_of(tools)
-            self._modules = ScriptModules(module_source(self._stubs.values()))
-            self._known = tools
-        return self._modules
+        tools = self._offered(only)
+        prepared = self._prepared.get(tools)
+        if prepared is None:
+            stubs = stubs_of(tools)
+            prepared = self._prepared[tools] = Prepared(stubs, ScriptModules(module_source(stubs.values())))
+        return prepared
 
     def _description(self) -> str:
         return description(list(stubs_of(self._offered()).values()), self._options.limits)

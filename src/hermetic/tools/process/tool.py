@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Meta
 
-from hermetic.contract.errors import InvalidArgument, UnknownProcess
+from hermetic.contract.errors import Driven, InvalidArgument, UnknownProcess
 from hermetic.contract.limits import FINAL_OUTPUT, HANDLES, ID_LENGTH, LISTED_BY_TOOL, LOG_LINES, PREVIEW
 from hermetic.contract.notice import NotifyOptions, read_wishes
 from hermetic.contract.process import ProcessInfo
@@ -198,6 +198,16 @@ def _described(task: Task, info: ProcessInfo) -> Fields:
             fields["termination_source"] = source
     if info.left:
         fields["left_running"] = info.left  # processes; kill ends them
+    return fields | _control(task, info)
+
+
+def _control(task: Task, info: ProcessInfo) -> Fields:
+    """Who drives a process besides the model, or did so last."""
+    fields: Fields = {}
+    if info.driver is not None:
+        fields["driver"] = {"name": info.driver.name, "since": info.driver.since}
+    elif info.handed is not None:
+        fields["given_back"] = {"by": info.handed.by, "note": task.show(info.handed.note, ""), "at": info.handed.at}
     return fields
 
 
@@ -316,6 +326,9 @@ async def _kill(request: ProcessCall) -> Fields:
     task, grace, info = request.task, request.arguments.grace, request.info
     if not info.is_running:
         return await _final(request, FINAL_OUTPUT) | {"status": "already_exited"}
+    if info.driver is not None:
+        message = f"{info.driver.name} drives process {info.id} now: it is not ended before it was given back"
+        raise Driven(message, process_id=info.id, driver=info.driver.name)
     with task.notices.attended(request.process.id):
         await request.process.kill(task.limits.kill_grace if grace is None else grace)
         if info.ending is None:
@@ -336,7 +349,7 @@ async def _type(request: ProcessCall, text: str, send: Callable[[], Awaitable[No
     timeout, _ = request.task.limits.waiting(request.arguments.timeout)
     await _allow(request, text)
     state = await _within(request, timeout, send(), "ok")
-    answer: Fields = {"session_id": request.process.id, "status": state}
+    answer: Fields = {"session_id": request.process.id, "status": state} | _control(request.task, request.info)
     if state != "ok":
         answer["error"] = "the process does not read its input: only a part was typed"
     return answer

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 SCRIPT = "script.py"  # what tracebacks call it
 READY = b"\xff" * 4  # what a parent says when it can fork
 REQUEST_BYTES = 128
+AT_ONCE = 0.01  # seconds
+REHEARSED = "import sys\nfrom hermetic_tools import _TOOLS\ndef check(a, *b, **c):\n    return [a, b, {1: c}, f'{a}']\n"
+REHEARSED_LOOP = (
+    "for one in (1, 2):\n    if check(one, 'text', key=[one]) == 0:\n        print('never', file=sys.stderr)\n"
+)
+
+here: set[str] = set()  # the names of modules that were there before the script
 
 
 class Modules:
@@ -113,9 +120,9 @@ def fork_scripts() -> None:
     os.environ[name] = value
 
 
-def run(script: str, variables: dict[str, str]) -> None:
-    os.environ.update(variables)
-    report = os.getpid(), os.dup(0)  # what our input came by takes our last word
+def prepare() -> int:
+    """What does not depend on the script; returns the descriptor that it is read from, which takes our last word."""
+    source = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -123,28 +130,62 @@ def run(script: str, variables: dict[str, str]) -> None:
         # Line by line: what was printed before a script is ended is not lost.
         stream.reconfigure(encoding="utf-8", errors="surrogateescape", line_buffering=True)  # type: ignore[union-attr]
     sys.argv[:] = [SCRIPT]
+    here.update(sys.modules)
+    return source
+
+
+def rehearse(source: int) -> None:
+    """Runs a script that does nothing, in a copy whose own does not come at once.
+
+    The kernel copies each page of memory at the first write. Those that a short script writes to are copied now.
+    """
+    select = sys.modules.get("select")
+    if select is None or select.select([source], [], [], AT_ONCE)[0]:
+        return
+    os.environ.update(HERMETIC_BRIDGE="")
+    main = type(sys)("__main__")
+    evaluate(REHEARSED + REHEARSED_LOOP * 8, main)
+    all(map(is_plain, imported()))
+    main.__dict__.clear()
+    write_files()
+    del os.environ["HERMETIC_BRIDGE"]
+    gc.collect()
+    gc.freeze()
+
+
+def evaluate(script: str, main: Any) -> None:
+    main.__dict__.update(__builtins__=__builtins__, __file__=SCRIPT, __spec__=NoFile())
+    exec(compile(script, SCRIPT, "exec", dont_inherit=True), main.__dict__)
+
+
+def run(script: str, variables: dict[str, str], source: int) -> None:
+    os.environ.update(variables)
+    report = os.getpid(), source
     # Modules beside the script's files can be imported, and never stand before the standard library's.
     sys.path[:] = [folder for folder in sys.path if folder] + [os.getcwd()]
     main = sys.modules["__main__"] = type(sys)("__main__")
-    main.__dict__.update(__builtins__=__builtins__, __file__=SCRIPT, __spec__=NoFile())
     sys.excepthook = lambda kind, error, trace: show(kind, error, trace, script)
     code: object = 0
-    before = set(sys.modules)
     try:
-        exec(compile(script, SCRIPT, "exec", dont_inherit=True), main.__dict__)
+        evaluate(script, main)
     except SystemExit as end:
         code = end.code
-    leave(report, main.__dict__, code, [module for name, module in sys.modules.items() if name not in before])
+    leave(report, main.__dict__, code)
 
 
-def leave(report: tuple[int, int], variables: dict[str, Any], code: object, imported: list[Any]) -> NoReturn:
+def imported() -> list[Any]:
+    """The modules that were imported since."""
+    return [module for name, module in sys.modules.items() if name not in here]
+
+
+def leave(report: tuple[int, int], variables: dict[str, Any], code: object) -> NoReturn:
     """Ends the process as Python does, and without taking its modules apart, which takes as long as a short script.
 
     Threads have ended, exit functions have run, and the script's objects are released, so that its files are written.
     The kernel takes as long again for the memory: the resident gets the exit code before that.
     """
     is_simple = code is None or (isinstance(code, int) and abs(code) < 1 << 62)
-    if not is_simple or not all(map(is_plain, imported)):
+    if not is_simple or not all(map(is_plain, imported())):
         raise SystemExit(code)
     assert code is None or isinstance(code, int), "it is simple"
     if "threading" in sys.modules:

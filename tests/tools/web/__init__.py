@@ -1,0 +1,1 @@
+"""Tests of the web tools. Servers of this machine play the internet."""

@@ -1,0 +1,48 @@
+"""Events for open consoles: published once, given to every subscriber at once."""
+
+from collections.abc import Callable, Mapping
+
+Event = Mapping[str, object]  # "event" names it, as the WebSocket does
+Subscriber = Callable[[Event], object]
+
+
+class Hub:
+    """Gives every event to every subscriber. A subscriber must not block and bounds its own queue."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[Subscriber, bool] = {}  # and whether its person answers approval requests
+        self.audience_listeners: list[Callable[[], object]] = []  # called when subscribers come or go
+
+    def __repr__(self) -> str:
+        return f"<Hub with {len(self._subscribers)} subscribers>"
+
+    def __len__(self) -> int:
+        return len(self._subscribers)
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a subscriber's person can answer approval requests."""
+        return any(self._subscribers.values())
+
+    def subscribe(self, subscriber: Subscriber, *, answers: bool = True) -> Callable[[], None]:
+        """From now on it gets every event; the returned function ends that.
+
+        `answers`: its person has the scope to answer approval requests, and sees them.
+        """
+        self._subscribers[subscriber] = answers
+        self._audience_changed()
+
+        def leave() -> None:
+            self._subscribers.pop(subscriber, None)
+            self._audience_changed()
+
+        return leave
+
+    def _audience_changed(self) -> None:
+        for listener in self.audience_listeners:
+            listener()
+
+    def publish(self, event: Event) -> None:
+        """Gives an event to all subscribers."""
+        for subscriber in tuple(self._subscribers):
+            subscriber(event)

@@ -1,0 +1,51 @@
+/** Stop everything: freeze or end an agent's processes and hold its new calls until released. */
+
+import { useSignal } from "@preact/signals";
+import { post } from "../api";
+import { line } from "../format";
+import { Dialog } from "../parts/dialog";
+import { failed, toast } from "../parts/toast";
+import { route } from "../route";
+import { can, environments, nameOf, reload, running } from "../state";
+import type { Environment } from "../types";
+
+export function StopDialog({ close }: { close: () => void }) {
+  const target = useSignal(route.value.environment);
+  const concerned = running.value.filter((process) => process.who !== "person" && (!target.value || process.environment === target.value));
+  const stop = (mode: "freeze" | "end") => {
+    post("/stop", { environment: target.value || null, mode }).then(() => {
+      toast({ text: mode === "freeze" ? "Frozen. New calls wait until you release." : "Ended. New calls wait until you release." });
+      void reload();
+    }, failed);
+    close();
+  };
+  return (
+    <Dialog title="Stop" close={close}>
+      <label>
+        Where
+        <select value={target.value} onChange={(event) => (target.value = event.currentTarget.value)}>
+          <option value="">All environments</option>
+          {environments.value.map((each) => <option key={each.id} value={each.id}>{`${nameOf(each)} · ${each.kind}`}</option>)}
+        </select>
+      </label>
+      <p>{concerned.length === 0 ? "Agents run nothing there now." : `Agents run ${concerned.length} there:`}</p>
+      {concerned.length > 0 && <ul class="stop-list">{concerned.slice(0, 8).map((process) => <li key={process.id} class="mono clip">{line(process.command, 100) || "shell"}</li>)}</ul>}
+      <p class="muted">Freeze pauses the processes; release lets them go on. End kills them. Either way the agents' new calls wait until you release. Terminals of people stay.</p>
+      <p class="buttons">
+        <button type="button" onClick={close}>Cancel</button>
+        <button type="button" class="danger" onClick={() => stop("end")}>End</button>
+        <button type="button" class="primary" onClick={() => stop("freeze")}>Freeze</button>
+      </p>
+    </Dialog>
+  );
+}
+
+export function Held({ environment }: { environment: Environment }) {
+  const release = () => post("/release", { environment: environment.id }).then(() => reload(), failed);
+  return (
+    <div class="held" role="status">
+      <span><strong>{nameOf(environment)}</strong> is stopped; its agent's calls wait.</span>
+      {can("drive") && <button type="button" onClick={release}>Release</button>}
+    </div>
+  );
+}

@@ -1,0 +1,1 @@
+"""The console's page in a real browser, against the real server."""

@@ -1,0 +1,89 @@
+"""Questions reach a person who looks elsewhere, who listens, and who has only a keyboard."""
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import expect
+
+from tests.approvals.asking import BAD, asking
+from tests.console.browsing import console
+
+pytestmark = [pytest.mark.slow, pytest.mark.full]
+
+# Notifications of the browser itself, kept for the test; the page is hidden while `away` is set.
+WATCH_NOTIFICATIONS = """
+window.notices = [];
+window.Notification = class extends Notification {
+    constructor(...given) { super(...given); window.notices.push(this); }
+};
+Object.defineProperty(document, "visibilityState", { get: () => (window.away ? "hidden" : "visible") });
+"""
+
+NAME_OF_FOCUS = "document.activeElement.ariaLabel ?? document.activeElement.innerText.trim()"
+
+
+async def test_a_question_raises_a_notification_that_leads_to_it(tmp_path: Path) -> None:
+    async with console() as person:
+        await person.page.context.grant_permissions(["notifications"], origin=person.base.rstrip("/"))
+        await person.page.add_init_script(WATCH_NOTIFICATIONS)
+        await person.enter()
+        await person.page.evaluate("window.away = true")
+        async with asking(tmp_path, f"{BAD} first", f"{BAD} second", timeout=60) as agent:
+            await expect(person.page.get_by_role("alert")).to_contain_text("first")
+            notices = await person.page.evaluate("notices.map(notice => [notice.title, notice.body])")
+            assert notices == [["An agent asks for approval", f"{BAD} first"]]
+            await person.page.evaluate("window.away = false; notices[0].dispatchEvent(new Event('click'))")
+            await expect(person.page.locator(".approval.selected.settled", has_text="first")).to_be_focused()
+            assert await person.page.title() == "(1) Hermetic"
+            await person.page.keyboard.press("n")
+            assert (await agent.result())["status"] == "blocked"
+            await expect(person.page.locator(".approval:not(.done)")).to_contain_text("second")
+            assert await person.page.evaluate("notices.length") == 1  # the person was looking
+            await person.page.locator(".approval:not(.done) .deny").first.click()
+            await agent.result()
+        assert person.problems == []
+
+
+async def test_a_question_is_announced_and_answered_by_keys_from_any_view(tmp_path: Path) -> None:
+    async with console() as person:
+        await person.enter("timeline")
+        announced = person.page.get_by_role("alert")
+        await expect(announced).to_have_text("")
+        async with asking(tmp_path) as agent:
+            await expect(announced).to_contain_text(f"asks for approval: {BAD}")
+            await person.page.keyboard.press("g")
+            await person.page.keyboard.press("a")
+            await expect(person.page.locator(".approval.settled.selected")).to_be_visible()
+            await person.page.keyboard.press("y")
+            assert "it ran" in (await agent.result())["output"]
+        assert person.problems == []
+
+
+async def test_the_keyboard_reaches_everything_in_order_and_its_keys_are_listed() -> None:
+    async with console() as person:
+        await person.enter()
+        page = person.page
+        await expect(page.locator(".connection.open")).to_be_visible()
+        await page.keyboard.press("Tab")
+        await expect(page.get_by_text("Skip to the view")).to_be_focused()
+        reached: list[str] = []
+        while len(reached) < 20 and (not reached or reached[-1] != "Stop…"):
+            await page.keyboard.press("Tab")
+            reached.append(await page.evaluate(NAME_OF_FOCUS))
+        assert reached == [
+            "Hermetic", "Timeline", "Terminals", "Processes", "Files", "Recordings", "Approvals",
+            "Search commands and output", "Live", "Share", "Keyboard shortcuts", "Use the dark theme", "Stop…",
+        ]  # fmt: skip
+        await page.get_by_text("Skip to the view").focus()
+        await page.keyboard.press("Enter")
+        await expect(page.locator("main")).to_be_focused()
+        await page.keyboard.press("?")
+        keys = page.get_by_role("dialog", name="Keyboard")
+        for text in ("search", "take over", "deny with a reason"):
+            await expect(keys).to_contain_text(text)
+        await page.keyboard.press("Escape")
+        await expect(keys).to_have_count(0)
+        await expect(page.locator("main")).to_be_focused()
+        await page.keyboard.press("/")
+        await expect(page.get_by_label("Search commands and output")).to_be_focused()
+        assert person.problems == []

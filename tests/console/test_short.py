@@ -1,0 +1,52 @@
+"""What a person does first: open a terminal, type, see output; allow a command of an agent in another process."""
+
+import json
+from pathlib import Path
+
+from playwright.async_api import expect
+
+from benchmarks.page import MOST_MILLISECONDS, prompt_time
+from tests.approvals.asking import BAD, asking
+from tests.console.browsing import console, opened
+
+
+async def test_a_person_opens_a_terminal_types_and_sees_the_output_and_the_exit_status() -> None:
+    async with opened() as environment, console() as person:
+        await person.enter()
+        await person.open_terminal(environment.id)
+        await person.run("echo sum=$((20 + 22))")
+        await person.sees("sum=42")
+        await person.run("exit 3")
+        await expect(person.page.get_by_text("Ended: exit 3")).to_be_visible()
+        await person.visit("timeline")
+        await expect(person.page.locator(".block.failed")).to_contain_text("exit 3")
+        assert person.problems == []
+
+
+async def test_the_first_prompt_comes_soon_after_the_click() -> None:
+    async with opened() as environment, console() as person:
+        await person.enter()
+        assert await prompt_time(person.page, environment.id) < 10 * MOST_MILLISECONDS  # console.prompt has the figure
+        assert person.problems == []
+
+
+async def test_a_person_allows_a_command_of_an_agent_in_another_process_and_denies_one_with_a_reason(
+    tmp_path: Path,
+) -> None:
+    async with console() as person:
+        await person.enter("approvals")
+        async with asking(tmp_path, BAD, BAD) as agent:
+            question = person.page.locator(".approval:not(.done)")
+            await expect(question.locator("mark")).to_have_text("rm -rf /srv/hermetic-no-such-directory")
+            await expect(question).to_contain_text(str(tmp_path))
+            await question.get_by_role("button", name="Allow once").click()
+            assert "it ran" in (await agent.result())["output"]
+            await expect(question).to_have_count(1)  # the next one
+            await expect(person.page.locator(".approval.settled:not(.done)")).to_be_visible()  # now it takes keys
+            await person.page.keyboard.press("d")
+            await person.page.get_by_label("Reason for the agent").fill("not on a Friday")
+            await person.page.keyboard.press("Enter")
+            answer = await agent.result()
+            assert answer["status"] == "blocked"
+            assert "not on a Friday" in json.dumps(answer)
+        assert person.problems == []

@@ -1,9 +1,13 @@
-"""A stand-in for the Messages API of Anthropic: each turn of the conversation gets the next block of a script."""
+"""A stand-in for the APIs of Anthropic (messages) and OpenAI (chat completions).
+
+Each turn of the conversation gets the next block of a script.
+"""
 
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 Turn = Callable[[list[dict[str, Any]]], dict[str, Any]]  # messages so far → a content block
@@ -23,11 +27,13 @@ def tool_results(messages: list[dict[str, Any]]) -> list[str]:
     """The texts of all tool results in a conversation, in order."""
     found = []
     for message in messages:
-        for block in message["content"] if isinstance(message["content"], list) else ():
+        for block in message["content"] if isinstance(message.get("content"), list) else ():
             if block["type"] == "tool_result":
                 content = block["content"]
                 pieces = content if isinstance(content, list) else [{"text": content}]
                 found.append("".join(str(piece.get("text", "")) for piece in pieces))
+        if message["role"] == "tool":  # as OpenAI's API has it
+            found.append(message["content"])
     return found
 
 
@@ -47,6 +53,22 @@ class ScriptedModel:
         async with server:
             yield self
 
+    @contextlib.contextmanager
+    def serving_in_thread(self) -> Iterator["ScriptedModel"]:
+        """The same for a client that does not run on this event loop."""
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        serving = self.serving()
+        try:
+            asyncio.run_coroutine_threadsafe(serving.__aenter__(), loop).result()
+            yield self
+            asyncio.run_coroutine_threadsafe(serving.__aexit__(None, None, None), loop).result()
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
@@ -62,6 +84,8 @@ class ScriptedModel:
         writer.close()
 
     def _answer(self, line: str, body: bytes) -> tuple[str, bytes]:
+        if line.startswith("POST /v1/chat/completions"):
+            return "application/json", json.dumps(self._completion(json.loads(body))).encode()
         if not line.startswith("POST /v1/messages"):
             return "application/json", b"{}"
         if "count_tokens" in line:
@@ -69,9 +93,7 @@ class ScriptedModel:
         request = json.loads(body)
         block: dict[str, Any] = {"type": "text", "text": "a title"}
         if request.get("tools"):
-            self.requests.append(request)
-            done = len(tool_results(request["messages"]))
-            block = self._script[min(done, len(self._script) - 1)](request["messages"])
+            block = self._next(request)
         message = {
             "id": f"msg_{len(self.requests)}", "type": "message", "role": "assistant", "model": request["model"],
             "content": [block], "stop_reason": "tool_use" if block["type"] == "tool_use" else "end_turn",
@@ -80,6 +102,23 @@ class ScriptedModel:
         if not request.get("stream"):
             return "application/json", json.dumps(message).encode()
         return "text/event-stream", b"".join(map(_event, _events(message, block)))
+
+    def _next(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.requests.append(request)
+        done = len(tool_results(request["messages"]))
+        return self._script[min(done, len(self._script) - 1)](request["messages"])
+
+    def _completion(self, request: dict[str, Any]) -> dict[str, Any]:
+        block = self._next(request)
+        message: dict[str, Any] = {"role": "assistant", "content": block.get("text")}
+        if block["type"] == "tool_use":
+            function = {"name": block["name"], "arguments": json.dumps(block["input"])}
+            message["tool_calls"] = [{"id": block["id"], "type": "function", "function": function}]
+        reason = "tool_calls" if "tool_calls" in message else "stop"
+        return {
+            "id": f"chat-{len(self.requests)}", "object": "chat.completion", "created": 0, "model": request["model"],
+            "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        }  # fmt: skip
 
 
 def _event(event: dict[str, Any]) -> bytes:

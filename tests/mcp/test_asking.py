@@ -1,8 +1,10 @@
 """Approvals and secrets over MCP: asked through the client, in both protocol eras, and never through the model."""
 
 import asyncio
+import functools
 import html
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,19 @@ def asks(tmp_path: Path) -> dict[str, Any]:
     return {"variables": {"XDG_CONFIG_HOME": str(tmp_path / "config")}}
 
 
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    """The protocol that the client speaks."""
+    return str(request.param)
+
+
+@pytest.fixture
+def doomed(tmp_path: Path) -> Path:
+    """A directory that a command is to remove."""
+    (directory := tmp_path / "old").mkdir()
+    return directory
+
+
 class User:
     """Answers forms by a list of replies, and types a secret on pages."""
 
@@ -70,40 +85,34 @@ def reply(answer: str, reason: str = "") -> ElicitResult:
     return ElicitResult(action="accept", content={"answer": answer, "reason": reason})
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_dangerous_command_runs_after_a_yes(era: str, tmp_path: Path, asks: dict[str, Any]) -> None:
+async def test_a_dangerous_command_runs_after_a_yes(era: str, doomed: Path, asks: dict[str, Any]) -> None:
     user = User(reply("once"))
-    (doomed := tmp_path / "old").mkdir()
     async with connected(era, elicitation_callback=user, **asks) as client:
         done = await answer(client, "terminal", {"command": f"cd /; rm -rf {doomed} && echo gone"})
         assert (done["output"], done["exit_code"]) == ("gone\n", 0)
-        assert not doomed.exists()
+        assert not os.access(doomed, os.F_OK)
     [form] = user.forms
     assert f"rm -rf {doomed}" in form.message
     assert "once" in form.requested_schema["properties"]["answer"]["enum"]
 
 
-@pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("no", [reply("deny", "keep it"), ElicitResult(action="decline")])
 async def test_a_denied_command_is_blocked_and_not_asked_about_again(
-    era: str, no: ElicitResult, tmp_path: Path, asks: dict[str, Any]
+    era: str, no: ElicitResult, doomed: Path, asks: dict[str, Any]
 ) -> None:
     user = User(no)
-    (kept := tmp_path / "old").mkdir()
     async with connected(era, elicitation_callback=user, **asks) as client:
         for _ in range(2):
-            refused = await answer(client, "terminal", {"command": f"cd /; rm -rf {kept}"})
+            refused = await answer(client, "terminal", {"command": f"cd /; rm -rf {doomed}"})
             assert (refused["status"], refused["refused_by"]) == ("blocked", "user")
-            assert kept.exists()
+            assert os.access(doomed, os.F_OK)
     assert len(user.forms) == 1
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_a_closed_question_allows_nothing_and_is_asked_again(
-    era: str, tmp_path: Path, asks: dict[str, Any]
+    era: str, doomed: Path, asks: dict[str, Any]
 ) -> None:
     user = User(ElicitResult(action="cancel"), reply("once"))
-    (doomed := tmp_path / "old").mkdir()
     async with connected(era, elicitation_callback=user, **asks) as client:
         command = {"command": f"cd /; rm -rf {doomed}"}
         assert (await answer(client, "terminal", command))["status"] == "blocked"
@@ -111,7 +120,6 @@ async def test_a_closed_question_allows_nothing_and_is_asked_again(
     assert len(user.forms) == 2
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_a_client_that_cannot_ask_is_refused_and_not_offered_to_ask(
     era: str, tmp_path: Path, asks: dict[str, Any]
 ) -> None:
@@ -121,12 +129,10 @@ async def test_a_client_that_cannot_ask_is_refused_and_not_offered_to_ask(
         assert (refused["status"], refused["refused_by"]) == ("blocked", "nobody")
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_a_script_is_asked_about_in_its_middle_and_runs_once(
-    era: str, tmp_path: Path, asks: dict[str, Any]
+    era: str, doomed: Path, tmp_path: Path, asks: dict[str, Any]
 ) -> None:
     user = User(reply("once"))
-    (doomed := tmp_path / "old").mkdir()
     code = (
         "from hermetic_tools import terminal\n"
         f"open({str(tmp_path / 'runs')!r}, 'a').write('x')\n"
@@ -139,7 +145,6 @@ async def test_a_script_is_asked_about_in_its_middle_and_runs_once(
     assert len(user.forms) == 1
 
 
-@pytest.mark.parametrize("era", ERAS)
 async def test_a_secret_is_typed_on_a_page_and_no_message_holds_it(era: str, tmp_path: Path) -> None:
     user, seen, messages = User(), tmp_path / "seen", tmp_path / "messages"
     given = server()
@@ -215,6 +220,11 @@ def test_the_page_of_sudo_stays_open_as_long_as_other_pages(monkeypatch: pytest.
     assert seconds == [ANSWERING + TYPING, 7]
 
 
+async def run_script(client: MCPClient, code: str, **more: Any) -> Any:
+    """The answer to one request of a script, which may be a question."""
+    return await client.session.call_tool("execute_code", {"code": code}, allow_input_required=True, **more)
+
+
 async def test_a_late_answer_settles_no_later_question(tmp_path: Path, asks: dict[str, Any]) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -223,10 +233,7 @@ async def test_a_late_answer_settles_no_later_question(tmp_path: Path, asks: dic
         f"for name in ('one', 'two'): print(terminal(command='rm -rf {tmp_path}/' + name)['status'])\n"
     )
     async with connected("auto", elicitation_callback=User(), **asks) as client:
-
-        async def call(**more: Any) -> Any:
-            return await client.session.call_tool("execute_code", {"code": code}, allow_input_required=True, **more)
-
+        call = functools.partial(run_script, client, code)
         first = await call()
         assert isinstance(first, mcp_types.InputRequiredResult)
         no: dict[str, Any] = {"question": ElicitResult(action="decline")}
@@ -255,10 +262,7 @@ async def test_a_continuation_that_is_sent_twice_cancels_nothing(
         f"time.sleep({unclaimed + 1})\nprint('end')\n"
     )
     async with in_process("auto", elicitation_callback=User(), **asks) as client:
-
-        async def call(**more: Any) -> Any:
-            return await client.session.call_tool("execute_code", {"code": code}, allow_input_required=True, **more)
-
+        call = functools.partial(run_script, client, code)
         first = await call()
         yes: dict[str, Any] = {"question": reply("once")}
         again = {"request_state": first.request_state, "input_responses": yes}
@@ -276,10 +280,7 @@ async def test_a_request_whose_call_was_cancelled_by_another_is_answered(tmp_pat
         f"terminal(command='rm -rf {tmp_path}/one')\ntime.sleep(1000)\n"
     )
     async with in_process("auto", elicitation_callback=User(), **asks) as client:
-
-        async def call(**more: Any) -> Any:
-            return await client.session.call_tool("execute_code", {"code": code}, allow_input_required=True, **more)
-
+        call = functools.partial(run_script, client, code)
         first = await call()
         yes: dict[str, Any] = {"question": reply("once")}
         again = {"request_state": first.request_state, "input_responses": yes}

@@ -1,4 +1,4 @@
-"""The real Claude Code, with a scripted stand-in for its model, uses Hermetic over stdio."""
+"""The real Claude Code, with a scripted stand-in for its model, uses Hermetic over stdio and over HTTP."""
 
 import asyncio
 import json
@@ -7,13 +7,20 @@ import shlex
 import subprocess
 import sys
 import zipfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hermetic.mcp.clients import http_configuration
 from tests.mcp.scripted_model import ScriptedModel, says, tool_results, uses
 from tests.programs import unavailable
+from tests.serve.conftest import no_tokens_left
+from tests.serve.serving import program
+
+__all__ = ["no_tokens_left"]  # a fixture
 
 PACKAGE = "claude-agent-sdk==0.2.182"  # bundles Claude Code 2.1.325
 CACHE = Path(__file__).parents[2] / ".frameworks"
@@ -38,7 +45,10 @@ def claude() -> Path:
     return program
 
 
-async def test_claude_code_runs_commands_has_a_question_answered_and_reads_a_log(claude: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_claude_code_runs_commands_has_a_question_answered_and_reads_a_log(
+    transport: str, claude: Path, tmp_path: Path
+) -> None:
     (project := tmp_path / "project").mkdir()
     (project / "old").mkdir()
     (tmp_path / "config" / "hermetic").mkdir(parents=True)
@@ -51,8 +61,8 @@ async def test_claude_code_runs_commands_has_a_question_answered_and_reads_a_log
         uses("mcp__hermetic__terminal", command="rm -rf old && echo gone"),
         says("all done"),
     ])  # fmt: skip
-    async with model.serving():
-        said = await converse(claude, model, project, tmp_path)
+    async with model.serving(), configured(transport, project, tmp_path) as token:
+        said = await converse(claude, model, project, tmp_path, token)
     assert said["result"] == "all done"
     assert "mcp__hermetic__terminal" in {tool["name"] for tool in model.requests[0]["tools"]}
     hello, _, waited, log, removed = tool_results(model.requests[-1]["messages"])
@@ -79,14 +89,30 @@ def read(uri: str) -> dict[str, Any]:
     return {"type": "tool_use", "id": "toolu_read", "name": "ReadMcpResourceTool", "input": arguments}
 
 
-async def converse(claude: Path, model: ScriptedModel, project: Path, at: Path) -> dict[str, Any]:
+@asynccontextmanager
+async def configured(transport: str, project: Path, at: Path) -> AsyncIterator[str]:
+    """Writes the configuration of Claude Code; yields its token. A server for HTTP runs for the length of the block."""
+    if transport == "stdio":
+        entry = {"command": sys.executable, "args": ["-m", "hermetic", "mcp"]}
+        (at / "mcp.json").write_text(json.dumps({"mcpServers": {"hermetic": entry}}))
+        yield ""
+        return
+    environ = {**os.environ, "XDG_CONFIG_HOME": str(at / "config")}
+    async with program("--port", "0", cwd=project, env=environ) as (_, url):
+        server = url.partition("#")[0].rstrip("/")
+        (at / "mcp.json").write_text(http_configuration("claude-code", f"{server}/mcp").text)
+        words = [sys.executable, "-m", "hermetic", "serve", "token", "--scope", "mcp"]
+        making = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+        token, _ = await making.communicate()
+        yield token.decode().strip()
+
+
+async def converse(claude: Path, model: ScriptedModel, project: Path, at: Path, token: str) -> dict[str, Any]:
     """What Claude Code prints at the end. A hook of its own plays the user who answers the question."""
     accepts = {"hookEventName": "Elicitation", "action": "accept", "content": {"answer": "once"}}
     answers = f"cat > {at}/asked; echo {shlex.quote(json.dumps({'hookSpecificOutput': accepts}))}"
     hooks = {"Elicitation": [{"matcher": "", "hooks": [{"type": "command", "command": answers}]}]}
     (at / "settings.json").write_text(json.dumps({"hooks": hooks}))
-    entry = {"command": sys.executable, "args": ["-m", "hermetic", "mcp"]}
-    (at / "mcp.json").write_text(json.dumps({"mcpServers": {"hermetic": entry}}))
     process = await asyncio.create_subprocess_exec(
         claude, "-p", "go", "--output-format", "json", "--mcp-config", str(at / "mcp.json"), "--strict-mcp-config",
         "--settings", str(at / "settings.json"), "--allowedTools", "mcp__hermetic,ReadMcpResourceTool", cwd=project,
@@ -95,7 +121,7 @@ async def converse(claude: Path, model: ScriptedModel, project: Path, at: Path) 
             "PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "CLAUDE_CONFIG_DIR": str(at / "claude"),
             "HERMETIC_RUNTIME_DIR": os.environ["HERMETIC_RUNTIME_DIR"], "XDG_CONFIG_HOME": str(at / "config"),
             "ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1",
-            "DISABLE_TELEMETRY": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_TELEMETRY": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "HERMETIC_TOKEN": token,
         },
     )  # fmt: skip
     try:

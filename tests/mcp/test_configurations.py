@@ -42,6 +42,31 @@ def test_the_documentation_shows_what_is_printed(client: str, capsys: pytest.Cap
     assert any(_parsed(parse, block) == parse(text) for block in blocks)
 
 
+@pytest.mark.parametrize("client", CONFIGURATIONS)
+def test_a_configuration_connects_to_a_server_over_http(client: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mcp", "--print-config", client, "--url", "http://127.0.0.1:7625/"]) == 0
+    printed = capsys.readouterr()
+    parse: Any = tomllib.loads if client == "codex" else json.loads
+    found = parse(printed.out)
+    [server] = next(found[key] for key in ("mcpServers", "servers", "mcp_servers") if key in found).values()
+    assert "http://127.0.0.1:7625/mcp" in (server.get("url"), server.get("httpUrl"))
+    assert ("HERMETIC_TOKEN" in printed.out) == (client != "vscode")
+    assert "hermetic serve token --scope mcp" in printed.err
+    blocks = [block.partition("\n")[2] for block in PAGE.read_text().split("```")[1::2]]
+    assert any(_parsed(parse, block) == found for block in blocks)
+
+
+@pytest.mark.parametrize("words", [["--env", "docker"], ["-o", "lease=1"], ["--wait", "9"]])
+def test_options_of_the_server_do_not_go_with_a_url(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mcp", "--print-config", "codex", "--url", "http://127.0.0.1:7625", *words]) == 2
+    assert "does not go with --url" in capsys.readouterr().err
+
+
+def test_a_url_needs_a_client_and_a_scheme(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mcp", "--url", "http://127.0.0.1:7625"]) == 2
+    assert main(["mcp", "--print-config", "codex", "--url", "127.0.0.1:7625"]) == 2
+
+
 def _parsed(parse: Any, block: str) -> object:
     try:
         return parse(block)

@@ -1,7 +1,9 @@
 """`hermetic mcp` on standard input and output: tools, state, cancellation, in both protocol eras."""
 
 import asyncio
+import functools
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,14 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 import hermetic
 from hermetic.mcp.connection import serve
 from hermetic.mcp.greeting import greeting
+from hermetic.registry.records import runtime_root
 from tests.mcp.clients import ERAS, answer, connected, eventually, options_of
+from tests.mcp.journey import used
+from tests.mcp.test_asking import asks
 from tests.mcp.test_leaving import HELLO, started
 from tests.scenarios.living import is_alive
+
+__all__ = ["asks"]  # a fixture
 
 LISTED = {"terminal", "process", "execute_code", "read_file", "write_file", "patch", "search_files"}
 
@@ -24,14 +31,27 @@ async def test_a_client_finds_the_tools_and_runs_commands_in_one_shell(era: str)
     async with connected(era, stdio=True) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) >= LISTED
-        assert tools["read_file"].annotations is not None
-        assert tools["read_file"].annotations.read_only_hint
-        assert tools["terminal"].annotations is not None
-        assert tools["terminal"].annotations.destructive_hint
+        hints = {name: tool.annotations for name, tool in tools.items() if tool.annotations is not None}
+        assert hints.keys() == tools.keys()
+        only_read = {name for name, one in hints.items() if one.read_only_hint}
+        assert only_read - {"web_extract", "web_search"} == {"read_file", "search_files"}
+        changing = {"terminal", "process", "execute_code", "write_file", "patch"}
+        assert {name for name, one in hints.items() if one.destructive_hint} == changing
         first = await answer(client, "terminal", {"command": "cd /usr; greeting=hello"})
         assert first["exit_code"] == 0
         second = await answer(client, "terminal", {"command": "pwd; echo $greeting"})
         assert second["output"] == "/usr\nhello\n"
+
+
+@pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_uses_everything_over_stdio_and_leaves_nothing(
+    era: str, tmp_path: Path, asks: dict[str, Any]
+) -> None:
+    async with used(functools.partial(connected, stdio=True, **asks), era, tmp_path) as (pid, page):
+        assert page.startswith("http://127.0.0.1:")
+    assert not is_alive(pid)
+    assert [name for name in os.listdir(runtime_root()) if not name.startswith(".")] == []
 
 
 @pytest.mark.parametrize("era", ERAS)

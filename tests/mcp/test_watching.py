@@ -1,8 +1,11 @@
-"""Progress, logs and files as resources, subscriptions, long commands, in both protocol eras."""
+"""Progress; logs, files and recordings as resources; subscriptions, long commands, in both protocol eras."""
 
 import asyncio
 import base64
+import json
 import os
+import sys
+from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,8 +15,10 @@ import mcp_types
 import pytest
 from mcp import Client, MCPError
 
-from hermetic.mcp import progress, resources
+from hermetic.mcp import clients, progress, resources
 from hermetic.mcp.client import Client as HermeticClient
+from hermetic.recordings.cast import CastWriter, Header
+from hermetic.recordings.store import Store
 from hermetic.registry.records import runtime_root
 from tests.mcp.clients import ERAS, answer, connected, eventually, in_process
 
@@ -87,6 +92,23 @@ async def test_a_command_that_outlives_the_clients_patience_continues_as_a_proce
         go.touch()
         ended = await answer(client, "process", {"action": "wait", "session_id": held["session_id"]})
         assert "done" in ended["output"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_how_long_a_call_waits_follows_from_the_clients_name(
+    era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert clients.WAIT == 50.0
+    monkeypatch.setattr(clients, "WAIT", 0.5)
+    for name, status in (("an unknown client", "yielded"), ("claude-code", None)):
+        info = mcp_types.Implementation(name=name, version="1")
+        async with in_process(era, client_info=info) as client:
+            command = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo done"
+            call = asyncio.create_task(answer(client, "terminal", {"command": command}))
+            if status is None:
+                assert not (await asyncio.wait([call], timeout=3))[0]
+                (tmp_path / "go").touch()
+            assert (await call).get("status") == status
 
 
 async def test_a_notice_follows_the_next_answer() -> None:
@@ -206,6 +228,65 @@ async def test_a_resource_of_another_task_opens_no_environment(tmp_path: Path) -
         assert text(await client.read_resource(f"{uri}?task=anything")) == "one"
         assert len(opened()) == 1
         assert text(await client.read_resource(uri)) == "one"
+
+
+@pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_recording_is_a_resource_of_the_client_whose_environment_it_shows(era: str, tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, mcp_types.ResourceUpdatedNotification):
+            heard.append(str(message.params.uri))
+
+    async with connected(era, message_handler=hear) as client, connected(era) as other:
+        await answer(other, "terminal", {"command": "true"})
+        command = f"echo one; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo two"
+        started = await answer(client, "terminal", {"command": command, "background": True})
+        record = ("-m", "hermetic", "record", started["session_id"])
+        recorder = await asyncio.create_subprocess_exec(sys.executable, *record, stdout=DEVNULL, stderr=DEVNULL)
+        try:
+            while len(listed := (await client.list_resources()).resources) < 2:  # noqa: ASYNC110 - nothing reports it
+                await asyncio.sleep(0.05)
+            assert [each.mime_type for each in listed] == ["text/plain", resources.CAST]
+            uri = listed[1].uri
+            async with subscribed(client, era, [uri], heard):
+                (tmp_path / "go").touch()
+                await recorder.wait()
+                await eventually(lambda: uri in heard)
+        finally:
+            if recorder.returncode is None:
+                recorder.terminate()
+            await recorder.wait()
+        header, *events = map(json.loads, text(await client.read_resource(uri)).splitlines())
+        assert (header["version"], header["hermetic"]["process"]) == (2, started["session_id"])
+        assert [data for _, kind, data in events if kind == "o"] == ["one\r\n", "two\r\n"]
+        assert (await other.list_resources()).resources == []
+        for stranger, name in ((other, uri), (client, "hermetic://recordings/../x"), (client, f"{uri}0")):
+            with pytest.raises(MCPError, match=r"no recording .* of this environment is kept"):
+                await stranger.read_resource(name)
+
+
+async def test_a_long_recording_is_cut_after_a_whole_event(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(resources, "MOST_RECORDING", 400)
+    async with in_process("auto") as client:
+        await answer(client, "terminal", {"command": "true"})
+        [environment] = [name for name in os.listdir(runtime_root()) if not name.startswith(".")]
+        id, file = Store.of_user(os.environ).create()
+        with file:
+            header = Header(width=80, height=24, hermetic={"environment": environment})
+            writer = CastWriter(file, header)
+            for number in range(100):
+                writer.output(number, b"line\r\n")
+            writer.close()
+        *_, last, mark = map(json.loads, text(await client.read_resource(f"hermetic://recordings/{id}")).splitlines())
+        assert last[1:] == ["o", "line\r\n"]
+        assert mark == [
+            last[0],
+            "m",
+            f"cut: the recording has {(tmp_path / f'hermetic/recordings/{id}.cast').stat().st_size} bytes",
+        ]
 
 
 @pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")

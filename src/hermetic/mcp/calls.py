@@ -83,6 +83,11 @@ class Call:
         self._unclaimed = asyncio.get_running_loop().call_later(seconds, self.task.cancel)
         return f"{self.id}.{question.id}"
 
+    @property
+    def is_suspended(self) -> bool:
+        """Whether it waits for the client to repeat its request with a reply."""
+        return self._unclaimed is not None and not self.task.done()
+
     def resume(self, state: str, reply: ElicitResult) -> None:
         """Hands over the reply to the question that the state names, if it is still open; to no other one."""
         self._claim()
@@ -93,6 +98,7 @@ class Call:
     def _claim(self) -> None:
         if self._unclaimed is not None:
             self._unclaimed.cancel()
+            self._unclaimed = None
 
 
 class Calls:
@@ -128,6 +134,11 @@ class Calls:
     def running(self, task_id: str) -> list[Call]:
         """The running calls of a task, the newest last."""
         return [call for call in self._running.values() if call.task_id == task_id and not call.task.done()]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether one waits for a repeated request."""
+        return any(call.is_suspended for call in self._running.values())
 
     async def close(self) -> None:
         """Cancels all of them; returns when what they started has ended."""

@@ -60,7 +60,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 class Client:
     """One client's toolbox and calls."""
 
-    def __init__(self, given: ServeOptions, about: About) -> None:
+    def __init__(self, given: ServeOptions, about: About, pages: SecretPages | None = None) -> None:
+        """`pages` are closed with the client, unless another server shows them."""
         self.about = about
         self.calls = Calls()
         self.watches: dict[str, asyncio.Task[None]] = {}  # by the URI of a resource it has subscribed to
@@ -69,7 +70,7 @@ class Client:
         self._messages: deque[tuple[str, str]] = deque(maxlen=MESSAGES)  # task, a script's progress message
         self._redactor = Redactor(given.settings.known_secrets(os.environ))
         self._notes: list[str] = []  # of answers that the model does not see
-        self._pages = SecretPages()
+        self._pages = pages or SecretPages()
         self.wait = given.wait if given.wait is not None else longest_wait(about.name)
         self._task = given.task
         self._denied: dict[tuple[str, ...], float] = {}  # request → the time until which there is no question

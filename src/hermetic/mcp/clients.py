@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 WAIT = 50.0  # seconds: longest wait of a call for a client that may give up after 60
 LONG_WAIT = 540.0  # seconds: for a client that waits 10 minutes
+TOKEN = "HERMETIC_TOKEN"  # variable with the token of a client over HTTP
+LABEL = "Hermetic-Client"  # header by which clients with one token differ
 
 # Start of the name in `clientInfo` → seconds that a call may wait; None: as long as the settings say. Clients whose
 # limit differs between releases, such as Codex, are not listed.
@@ -23,6 +25,16 @@ def longest_wait(name: str) -> float | None:
     return next((wait for known, wait in WAITS.items() if lower.startswith(known)), WAIT)
 
 
+# Client → the file with its configuration.
+FILES: Mapping[str, str] = {
+    "claude-code": ".mcp.json in the project",
+    "codex": "~/.codex/config.toml",
+    "cursor": "~/.cursor/mcp.json",
+    "vscode": ".vscode/mcp.json",
+    "gemini": "~/.gemini/settings.json",
+}
+
+
 class Configuration(NamedTuple):
     """A client's configuration: the file it belongs to, and its text."""
 
@@ -35,30 +47,55 @@ def configuration(client: str, command: Sequence[str]) -> Configuration:
     return CONFIGURATIONS[client](list(command))
 
 
+def http_configuration(client: str, url: str) -> Configuration:
+    """The configuration that connects to a server at `url`, with a token from a variable. KeyError for another client.
+
+    Where a client can name its project in a header, it does: two projects with one token share nothing.
+    """
+    file, token = FILES[client], TOKEN
+    if client == "codex":
+        lines = ["[mcp_servers.hermetic]", f"url = {_toml(url)}", f"bearer_token_env_var = {_toml(token)}"]
+        lines += [f'env_http_headers = {{ "{LABEL}" = "PWD" }}', "tool_timeout_sec = 600"]
+        return Configuration(file, "\n".join(lines))
+    if client == "gemini":
+        headers = {"Authorization": f"Bearer ${token}"}
+        return Configuration(file, _servers("mcpServers", {"httpUrl": url, "headers": headers, "timeout": 600_000}))
+    if client == "vscode":
+        headers = {"Authorization": "Bearer ${input:hermetic-token}", LABEL: "${workspaceFolder}"}
+        asked = {"type": "promptString", "id": "hermetic-token", "description": "Token for Hermetic", "password": True}
+        entry = {"type": "http", "url": url, "headers": headers}
+        return Configuration(file, json.dumps({"inputs": [asked], "servers": {"hermetic": entry}}, indent=2))
+    if client == "cursor":
+        headers = {"Authorization": f"Bearer ${{env:{token}}}", LABEL: "${workspaceFolder}"}
+        return Configuration(file, _servers("mcpServers", {"url": url, "headers": headers}))
+    headers = {"Authorization": f"Bearer ${{{token}}}", LABEL: "${PWD:-}"}
+    return Configuration(file, _servers("mcpServers", {"type": "http", "url": url, "headers": headers}))
+
+
 def _claude_code(command: list[str]) -> Configuration:
-    return Configuration(".mcp.json in the project", _servers("mcpServers", _entry(command)))
+    return Configuration(FILES["claude-code"], _servers("mcpServers", _entry(command)))
 
 
 def _cursor(command: list[str]) -> Configuration:
     entry = _entry(_in_workspace(command))
-    return Configuration("~/.cursor/mcp.json", _servers("mcpServers", {"type": "stdio", **entry}))
+    return Configuration(FILES["cursor"], _servers("mcpServers", {"type": "stdio", **entry}))
 
 
 def _vs_code(command: list[str]) -> Configuration:
     entry = _entry(_in_workspace(command))
-    return Configuration(".vscode/mcp.json", _servers("servers", {"type": "stdio", **entry}))
+    return Configuration(FILES["vscode"], _servers("servers", {"type": "stdio", **entry}))
 
 
 def _gemini(command: list[str]) -> Configuration:
     entry = {**_entry(command), "timeout": 600_000}
-    return Configuration("~/.gemini/settings.json", _servers("mcpServers", entry))
+    return Configuration(FILES["gemini"], _servers("mcpServers", entry))
 
 
 def _codex(command: list[str]) -> Configuration:
     program, *arguments = command if "--wait" in command else [*command, "--wait", f"{LONG_WAIT:g}"]
     lines = ["[mcp_servers.hermetic]", f"command = {_toml(program)}", f"args = {_toml(arguments)}"]
     lines.append("tool_timeout_sec = 600")
-    return Configuration("~/.codex/config.toml", "\n".join(lines))
+    return Configuration(FILES["codex"], "\n".join(lines))
 
 
 def _in_workspace(command: list[str]) -> list[str]:

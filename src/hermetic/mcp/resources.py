@@ -1,10 +1,14 @@
-"""Logs of processes and files of an environment as resources, and what is known of their changes.
+"""Logs, files and recordings of an environment as resources, and what is known of their changes.
 
-Everything is read through the tools, so that a resource shows no more than a model may see.
+Logs and files are read through the tools, so that a resource shows no more than a model may see. Recordings are those
+of the client's own environments; they hold no secrets.
 """
 
 import asyncio
 import base64
+import contextlib
+import json
+import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
@@ -12,14 +16,18 @@ from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from mcp_types import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
 
-from hermetic.contract.errors import ExecutionError
+from hermetic.contract.errors import ConfigError, ExecutionError, InvalidArgument
 from hermetic.mcp.client import Client
+from hermetic.recordings.cast import last_time
+from hermetic.recordings.store import Recording, Store
 from hermetic.tools.files.access import read_bounds
 from hermetic.tools.files.read import image_type
 
 SCHEME = "hermetic"
 MOST = 1 << 20  # bytes: most of a log or a text file in one resource; of a log the end
 MOST_IMAGE = 4 << 20  # bytes: largest image
+MOST_RECORDING = 4 << 20  # bytes: of a longer recording the start
+CAST = "application/x-asciicast"
 PAUSE = 1.0  # seconds: between two looks for a change
 _NUMBER = re.compile(r"^\d+\|", re.MULTILINE)
 
@@ -37,6 +45,13 @@ TEMPLATES = [
         uri_template="hermetic://files/{+path}{?task}",
         description="A file by its whole path. What read_file does not show is not readable here.",
     ),
+    ResourceTemplate(
+        name="recording",
+        title="A recording",
+        uri_template="hermetic://recordings/{id}{?task}",
+        description="An asciicast of a process or of all commands of the environment, as resources/list names it.",
+        mime_type=CAST,
+    ),
 ]
 
 
@@ -50,8 +65,8 @@ class NoResource(Exception):
 class Address(NamedTuple):
     """A parsed URI."""
 
-    kind: str  # "logs" or "files"
-    name: str  # id of a process, or a whole path
+    kind: str  # "logs", "files" or "recordings"
+    name: str  # id of a process or a recording, or a whole path
     task: str  # the client's name for one of its environments; "" is the usual one
 
 
@@ -60,24 +75,26 @@ def parse(uri: str) -> Address:
     parts = urlsplit(uri)
     task = parse_qs(parts.query).get("task", [""])[0]
     path = unquote(parts.path)
-    if parts.scheme == SCHEME and parts.netloc == "logs" and path.strip("/"):
-        return Address("logs", path.strip("/"), task)
+    if parts.scheme == SCHEME and parts.netloc in ("logs", "recordings") and path.strip("/"):
+        return Address(parts.netloc, path.strip("/"), task)
     if parts.scheme == SCHEME and parts.netloc == "files" and path.strip("/"):
         return Address("files", "/" + path.lstrip("/"), task)
-    raise NoResource(f"no resource {uri}; there are hermetic://logs/SESSION_ID and hermetic://files/PATH")
+    raise NoResource(
+        f"no resource {uri}; there are hermetic://logs/SESSION_ID, hermetic://files/PATH and hermetic://recordings/ID"
+    )
 
 
-def log_uri(id: str, task: str = "") -> str:
-    """The URI of a process's output."""
-    return f"{SCHEME}://logs/{quote(id)}" + (f"?{urlencode({'task': task})}" if task else "")
+def uri_of(kind: str, id: str, task: str = "") -> str:
+    """The URI of a log or a recording."""
+    return f"{SCHEME}://{kind}/{quote(id)}" + (f"?{urlencode({'task': task})}" if task else "")
 
 
 async def listed(client: Client, task: str = "") -> list[Resource]:
-    """The logs of the environment's processes; none where no environment was opened yet."""
+    """The logs of the environment's processes, and its recordings; none where no environment was opened yet."""
     answer = await client.look({"action": "list"}, client.task_id(task))
-    return [
+    logs = [
         Resource(
-            uri=log_uri(one["session_id"], task),
+            uri=uri_of("logs", one["session_id"], task),
             name=one["session_id"],
             title=one["command"][:80],
             description=f"{one['status']}, {one['origin']}",
@@ -85,6 +102,18 @@ async def listed(client: Client, task: str = "") -> list[Resource]:
         )
         for one in answer.get("processes", ())
     ]
+    recordings = [
+        Resource(
+            uri=uri_of("recordings", one.id, task),
+            name=one.id,
+            title=one.title[:80],
+            description=f"recording of {one.duration:.1f} s",
+            mime_type=CAST,
+            size=one.size,
+        )
+        for one in await _recordings(client, client.task_id(task))
+    ]
+    return logs + recordings
 
 
 async def read(client: Client, uri: str) -> TextResourceContents | BlobResourceContents:
@@ -92,6 +121,9 @@ async def read(client: Client, uri: str) -> TextResourceContents | BlobResourceC
     address = parse(uri)
     if address.kind == "logs":
         return TextResourceContents(uri=uri, mime_type="text/plain", text=await _log(client, address))
+    if address.kind == "recordings":
+        recording = await _recording(client, address)
+        return TextResourceContents(uri=uri, mime_type=CAST, text=await asyncio.to_thread(_cast, recording))
     return await _file(client, address, uri)
 
 
@@ -157,11 +189,50 @@ async def _image(client: Client, address: Address, uri: str) -> BlobResourceCont
     return BlobResourceContents(uri=uri, mime_type=media_type, blob=base64.b64encode(data).decode())
 
 
+async def _recordings(client: Client, task: str) -> list[Recording]:
+    """The kept recordings of a task's environment, the newest first."""
+    if not client.is_open(task):
+        return []
+    async with client.toolbox.fleet.use(task) as environment:
+        try:
+            kept = await asyncio.to_thread(Store.of_user(os.environ).all)
+        except ConfigError:  # without a home there are none
+            return []
+        return [one for one in kept if one.environment == environment.id]
+
+
+async def _recording(client: Client, address: Address) -> Recording:
+    """One of those. Raises NoResource."""
+    if client.is_open(task := _open_task(client, address)):
+        async with client.toolbox.fleet.use(task) as environment:
+            with contextlib.suppress(OSError, ConfigError, InvalidArgument):
+                found = await asyncio.to_thread(Store.of_user(os.environ).read, address.name)
+                if found.environment == environment.id:
+                    return found
+    raise NoResource(f"no recording {address.name!r} of this environment is kept; resources/list names them")
+
+
+def _cast(recording: Recording) -> str:
+    """An asciicast; of a long one the start, with a mark at its end that says so. Raises NoResource."""
+    try:
+        with open(Store.of_user(os.environ).path(recording.id), "rb") as file:
+            data, size = file.read(MOST_RECORDING), os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise NoResource(f"the recording cannot be read: {error}") from None
+    text = data[: data.rfind(b"\n") + 1]  # whole events
+    mark = (last_time(text), "m", f"cut: the recording has {size} bytes") if size > len(data) else None
+    return text.decode("utf-8", "replace") + (json.dumps(mark) + "\n" if mark else "")
+
+
 async def changes(client: Client, uri: str, before: Version) -> AsyncIterator[None]:
     """One item per change since that version, at most every second; the log of an ended process has none."""
     while before[0] != "exited":
         await asyncio.sleep(PAUSE)
-        now = await version(client, uri)
+        try:
+            now = await version(client, uri)
+        except NoResource:  # it was removed
+            yield
+            return
         if now != before:
             yield
         before = now
@@ -174,6 +245,8 @@ async def version(client: Client, uri: str) -> Version:
     if address.kind == "logs":
         answer = await client.look({"action": "poll", "session_id": address.name}, task)
         return str(answer.get("status", "")), answer.get("cursor")
+    if address.kind == "recordings":
+        return "recording", (await _recording(client, address)).size
     if not client.is_open(task):
         return "", None
     try:

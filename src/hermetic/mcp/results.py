@@ -2,16 +2,19 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent, Tool, ToolAnnotations
 
 from hermetic.contract.notice import Notice
 from hermetic.contract.tool import Fields
+from hermetic.toolbox.images import split_images
 
 READ_ONLY = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 DESTRUCTIVE = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True)
+FETCHES = ToolAnnotations(read_only_hint=True, open_world_hint=True)
 ANNOTATIONS = {
+    "web_search": FETCHES,
+    "web_extract": FETCHES,
     "read_file": READ_ONLY,
     "search_files": READ_ONLY,
     "write_file": ToolAnnotations(
@@ -36,11 +39,8 @@ def described_tool(schema: Fields) -> Tool:
 
 def tool_result(text: str, answer: Fields, notices: Sequence[Notice]) -> CallToolResult:
     """The text of an answer; images that a script attached, and notices that came meanwhile, follow."""
-    content: list[ContentBlock] = []
-    if files := answer.get("files"):
-        images = [file for file in files if _is_image(file)]
-        content = [ImageContent(data=file["data"], mime_type=file["media_type"]) for file in images]
-        text = json.dumps({**answer, "files": [_without_data(file) if file in images else file for file in files]})
+    text, images = split_images(text, answer)
+    content: list[ContentBlock] = [ImageContent(data=file["data"], mime_type=file["media_type"]) for file in images]
     content += [TextContent(text=notice.text) for notice in notices]
     return CallToolResult(content=[TextContent(text=text), *content], is_error=bool(answer.get("error")))
 
@@ -48,11 +48,3 @@ def tool_result(text: str, answer: Fields, notices: Sequence[Notice]) -> CallToo
 def failure(message: str) -> CallToolResult:
     """A result that says why nothing was done."""
     return CallToolResult(content=[TextContent(text=json.dumps({"status": "error", "error": message}))], is_error=True)
-
-
-def _is_image(file: Any) -> bool:
-    return isinstance(file, dict) and str(file.get("media_type", "")).startswith("image/") and "data" in file
-
-
-def _without_data(file: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in file.items() if name != "data"}

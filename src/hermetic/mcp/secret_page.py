@@ -16,11 +16,15 @@ READ_SECONDS = 10.0  # for a browser to send its request
 FIELD = "secret"
 
 # Under the policy no-referrer a browser sends "Origin: null" with the page's own form.
-HEADERS = (
-    "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-store\r\nReferrer-Policy: same-origin\r\n"
-    "X-Frame-Options: DENY\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
-    "form-action 'self'; frame-ancestors 'none'\r\nConnection: close\r\n"
-)
+HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
+    ),
+}
 # A request that cannot be read gets no answer.
 UNREADABLE = (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 STYLE = (
@@ -43,10 +47,22 @@ class Page(NamedTuple):
     typed: "asyncio.Future[str]"
 
 
-class SecretPages:
-    """Pages with an address that only their reader knows. Each takes one secret and is gone."""
+class Answer(NamedTuple):
+    """What a browser gets."""
 
-    def __init__(self) -> None:
+    status: str  # code and phrase
+    body: bytes
+
+
+class SecretPages:
+    """Pages with an address that only their reader knows. Each takes one secret and is gone.
+
+    With `url` another server of this process hands requests for pages below it to `respond`; else they have a server of
+    their own, which this machine alone reaches.
+    """
+
+    def __init__(self, url: str | None = None) -> None:
+        self._url = url
         self._open: dict[str, tuple[Purpose, asyncio.Future[str]]] = {}  # path → what for, the secret
         self._server: asyncio.Server | None = None
         self._starting = asyncio.Lock()
@@ -55,17 +71,36 @@ class SecretPages:
     @contextlib.asynccontextmanager
     async def page(self, purpose: Purpose) -> AsyncIterator[Page]:
         """A page for the length of the block."""
-        async with self._starting:
-            if self._server is None:
-                self._server = await asyncio.start_server(self._accept, HOST, 0, limit=MOST)
+        if self._url is None:
+            async with self._starting:
+                if self._server is None:
+                    self._server = await asyncio.start_server(self._accept, HOST, 0, limit=MOST)
         path = f"/{secrets.token_urlsafe(24)}"
         typed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._open[path] = (purpose, typed)
         try:
-            yield Page(f"http://{self._address}{path}", typed)
+            yield Page(f"{self._url or f'http://{self._address}'}{path}", typed)
         finally:
             self._open.pop(path, None)
             typed.cancel()
+
+    def respond(self, method: str, path: str, body: bytes) -> Answer:
+        """The answer to a request whose Host and Origin were checked. `body` has at most MOST bytes."""
+        found = self._open.get(path)
+        if found is None:
+            return _answer("404 Not Found", "<p>This page is not open any more.</p>")
+        purpose, typed = found
+        if method == "GET":
+            return _answer("200 OK", _form(purpose))
+        if method != "POST":
+            return _answer("403 Forbidden", "<p>Type it on the page itself.</p>")
+        secret = parse_qs(body.decode(errors="replace"), keep_blank_values=True).get(FIELD, [""])[0]
+        if not secret:
+            return _answer("200 OK", _form(purpose, "It is empty."))
+        self._open.pop(path, None)
+        if not typed.done():
+            typed.set_result(secret)
+        return _answer("200 OK", "<p>Thank you. You can close this page.</p>")
 
     async def close(self) -> None:
         """Serves no page any more. Open connections end: a browser may keep one without a request."""
@@ -90,34 +125,29 @@ class SecretPages:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(*UNREADABLE):
             async with asyncio.timeout(READ_SECONDS):
-                status, body = await self._answer(reader)
-            page = f"<!doctype html><meta charset=utf-8><title>Hermetic</title><style>{STYLE}</style>{body}".encode()
-            writer.write(f"HTTP/1.1 {status}\r\n{HEADERS}Content-Length: {len(page)}\r\n\r\n".encode() + page)
+                answer = await self._read_request(reader)
+            headers = {**HEADERS, "Content-Length": str(len(answer.body)), "Connection": "close"}
+            head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+            writer.write(f"HTTP/1.1 {answer.status}\r\n{head}\r\n".encode() + answer.body)
             await writer.drain()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, str]:
+    async def _read_request(self, reader: asyncio.StreamReader) -> Answer:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         request, *lines = head.split("\r\n")
         method, path, _ = request.split(" ", 2)
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        found = self._open.get(path)
         if fields.get("host") != self._address:  # another name for this machine: a foreign page may have chosen it
-            return "421 Misdirected Request", "<p>Open the address as it was given.</p>"
-        if found is None:
-            return "404 Not Found", "<p>This page is not open any more.</p>"
-        purpose, typed = found
-        if method == "GET":
-            return "200 OK", _form(purpose)
-        if method != "POST" or fields.get("origin", f"http://{self._address}") != f"http://{self._address}":
-            return "403 Forbidden", "<p>Type it on the page itself.</p>"
-        body = await reader.readexactly(min(int(fields.get("content-length", "0")), MOST))
-        secret = parse_qs(body.decode(), keep_blank_values=True).get(FIELD, [""])[0]
-        if not secret:
-            return "200 OK", _form(purpose, "It is empty.")
-        self._open.pop(path, None)
-        if not typed.done():
-            typed.set_result(secret)
-        return "200 OK", "<p>Thank you. You can close this page.</p>"
+            return _answer("421 Misdirected Request", "<p>Open the address as it was given.</p>")
+        own = f"http://{self._address}"
+        if method != "GET" and fields.get("origin", own) != own:
+            return _answer("403 Forbidden", "<p>Type it on the page itself.</p>")
+        body = await reader.readexactly(min(int(fields.get("content-length", "0")), MOST)) if method == "POST" else b""
+        return self.respond(method, path, body)
+
+
+def _answer(status: str, body: str) -> Answer:
+    page = f"<!doctype html><meta charset=utf-8><title>Hermetic</title><style>{STYLE}</style>{body}"
+    return Answer(status, page.encode())
 
 
 def _form(purpose: Purpose, problem: str = "") -> str:

@@ -14,6 +14,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourcesListChanged, ResourceUpdated
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
@@ -39,11 +40,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from hermetic.contract import VERSION
 from hermetic.mcp import resources
 from hermetic.mcp.calls import Call, Question
-from hermetic.mcp.client import About, Client, ServeOptions, close_fully
+from hermetic.mcp.client import About, Client, ServeOptions
 from hermetic.mcp.greeting import INSTRUCTIONS, NAME
+from hermetic.mcp.presence import Clients, TooMany
 from hermetic.mcp.progress import reported
 from hermetic.mcp.questions import opens_pages, takes_forms
 from hermetic.mcp.results import described_tool, failure, tool_result
+from hermetic.mcp.secret_page import SecretPages
 
 QUESTION = "question"  # key of the one input request of a result
 UNCLAIMED = 600.0  # seconds: a call whose question was sent waits for the repeated request
@@ -62,12 +65,24 @@ def one_client(_: Context) -> Hashable:
 
 
 class Handlers:
-    """The handlers of one server. `client_of` tells the clients of a transport apart."""
+    """The handlers of one server, the same for every transport.
 
-    def __init__(self, given: ServeOptions, client_of: Callable[[Context], Hashable] = one_client) -> None:
+    `client_of` tells the clients of a transport apart. Where clients may leave without a word, one without a request
+    for `lease` seconds is closed.
+    """
+
+    def __init__(
+        self,
+        given: ServeOptions,
+        client_of: Callable[[Context], Hashable] = one_client,
+        *,
+        lease: float | None = None,
+        pages: SecretPages | None = None,
+    ) -> None:
         self._given = given
         self._client_of = client_of
-        self._clients: dict[Hashable, Client] = {}
+        self._pages = pages
+        self.clients = Clients(lease)
 
     def server(self) -> Server[Any]:
         """A server with these handlers; a transport runs it."""
@@ -83,24 +98,24 @@ class Handlers:
             on_subscribe_resource=self._subscribe,
             on_unsubscribe_resource=self._unsubscribe,
             on_subscriptions_listen=self._listen,
+            get_tool_input_schema=lambda _: None,  # no tool takes an argument from a header, so none is compared
         )
 
     async def close(self) -> None:
         """Ends all calls, and the environments that belong to clients alone."""
-        clients, self._clients = list(self._clients.values()), {}
-        await asyncio.gather(*map(close_fully, clients))
+        await self.clients.close()
 
     def _client(self, context: Context) -> Client:
-        key = self._client_of(context)
-        if key not in self._clients:
-            capabilities, params = context.session.client_capabilities, context.session.client_params
-            about = About(
-                name=params.client_info.name if params is not None else "",
-                takes_forms=takes_forms(capabilities),
-                opens_pages=opens_pages(capabilities),
-            )
-            self._clients[key] = Client(self._given, about)
-        return self._clients[key]
+        capabilities, params = context.session.client_capabilities, context.session.client_params
+        about = About(
+            name=params.client_info.name if params is not None else "",
+            takes_forms=takes_forms(capabilities),
+            opens_pages=opens_pages(capabilities),
+        )
+        try:
+            return self.clients.get(self._client_of(context), lambda: Client(self._given, about, self._pages))
+        except TooMany as error:
+            raise MCPError(INTERNAL_ERROR, str(error)) from None
 
     async def _list_tools(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
         toolbox = await self._client(context).ready()

@@ -94,17 +94,23 @@ def serve(options: "Callable[[], ServeOptions]") -> None:
 async def _serve(options: "Callable[[], ServeOptions]") -> None:
     wire, task = Wire(), asyncio.current_task()
     assert task is not None
+    loop = asyncio.get_running_loop()
     for number in SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    lines = wire.lines()
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(task.cancel))
     with suppress(asyncio.CancelledError):  # a signal ends it as the end of input does
-        if (first := await anext(lines, None)) is None:
-            return
-        if (greeted := greeting(first)) is not None:
-            await wire.write(greeted.line)
-        given = await asyncio.to_thread(_load, options)
-        await connection.serve(given, first, lines, wire.write, greeted.id if greeted is not None else None)
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # all is closed: a further signal does not fail the exit
+        await _serve_wire(wire, options)
+    for number in SIGNALS:  # all is closed: a further signal does not fail the exit, whichever thread gets it
+        signal.signal(number, signal.SIG_IGN)
+
+
+async def _serve_wire(wire: Wire, options: "Callable[[], ServeOptions]") -> None:
+    lines = wire.lines()
+    if (first := await anext(lines, None)) is None:
+        return
+    if (greeted := greeting(first)) is not None:
+        await wire.write(greeted.line)
+    given = await asyncio.to_thread(_load, options)
+    await connection.serve(given, first, lines, wire.write, greeted.id if greeted is not None else None)
 
 
 def _load(options: "Callable[[], ServeOptions]") -> "ServeOptions":

@@ -3,10 +3,7 @@
 Each sample gets an environment of its own, which ends with the sample, and a working directory in it.
 """
 
-import contextlib
 import posixpath
-import shutil
-import tempfile
 from collections.abc import Mapping
 from typing import Any, Literal, overload
 
@@ -25,13 +22,13 @@ from pydantic import BaseModel, field_validator
 
 import hermetic
 from hermetic import Environment
+from hermetic.adapters import opening
 from hermetic.adapters.files import check_writable
-from hermetic.contract.endings import Lost, TimedOut
-from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
+from hermetic.adapters.results import exit_code
+from hermetic.adapters.users import Users, users_of
+from hermetic.contract.errors import EnvironmentUnavailable
 
 NOT_EXECUTABLE = 126  # the exit code of a program that may not be run
-# Kinds whose files are those of this machine, and the option that names the directory of a sample there.
-HERE = {"local": "cwd", "sandbox": "workspace"}
 
 
 class HermeticConfig(BaseModel, frozen=True):
@@ -58,12 +55,12 @@ class HermeticConfig(BaseModel, frozen=True):
 class HermeticSandbox(SandboxEnvironment):
     """An environment of Hermetic as a sample sees it."""
 
-    def __init__(self, environment: Environment, directory: str, user: str, own: str = "") -> None:
+    def __init__(self, environment: Environment, directory: str, users: Users, own: str = "") -> None:
         super().__init__()
         self._environment = environment
         self._directory = directory
         self._own = own  # a directory of this machine that was made for the sample
-        self._user = user  # of all commands
+        self._users = users
 
     async def exec(
         self,
@@ -77,29 +74,27 @@ class HermeticSandbox(SandboxEnvironment):
         concurrency: bool = True,
     ) -> ExecResult[str]:
         """Runs a program. A command that timed out is not repeated: its whole process tree has been ended."""
-        if user is not None and user != self._user:
+        words = self._users.argv(user, cmd)
+        if words is None:
             raise SandboxUserUnsupportedError(
-                f"commands here run as {self._user}, not as {user}; set `user` in the sandbox's config"
+                f"commands here run as {self._users}, not as {user}; set `user` in the sandbox's config"
             )
         most = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
         try:
             result = await self._environment.run(
-                cmd, stdin=input, cwd=self._path(cwd or "."), env=env, timeout=timeout, separate=True, limit=most
+                words, stdin=input, cwd=self._path(cwd or "."), env=env, timeout=timeout, separate=True, limit=most
             )
         except EnvironmentUnavailable as error:
             raise SandboxUnavailableError(str(error)) from error
         if result.truncated:
             raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, result.output)
-        if isinstance(result.ending, TimedOut):
-            late = TimeoutError(f"the command was ended after {timeout} s")
-            late.truncated_output = result.output  # type: ignore[attr-defined]  # Inspect reads it
-            raise late
-        if isinstance(result.ending, Lost) or result.exit_code is None:
-            raise SandboxUnavailableError(str(result.ending))
+        late = TimeoutError(f"the command was ended after {timeout} s")
+        late.truncated_output = result.output  # type: ignore[attr-defined]  # Inspect reads it
+        code = exit_code(result, late=lambda: late, gone=SandboxUnavailableError)
         errors = result.stderr or ""
-        if result.exit_code == NOT_EXECUTABLE and "ermission denied" in errors:
+        if code == NOT_EXECUTABLE and "ermission denied" in errors:
             raise PermissionError(errors.strip())
-        return ExecResult(result.exit_code == 0, result.exit_code, result.output, errors)
+        return ExecResult(code == 0, code, result.output, errors)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Writes a file, and its directories. Raises PermissionError where the file itself may not be written."""
@@ -128,20 +123,15 @@ class HermeticSandbox(SandboxEnvironment):
     ) -> dict[str, SandboxEnvironment]:
         """Opens the environment of a sample."""
         chosen = config if isinstance(config, HermeticConfig) else HermeticConfig()
-        options = chosen.opening()
-        option = HERE.get(chosen.kind)
-        own = tempfile.mkdtemp(prefix="hermetic-sample-") if option is not None and option not in options else ""
-        if option is not None and own:
-            options[option] = own
+        options, own = opening.with_directory(chosen.kind, chosen.opening())
         environment = None
         try:
             environment = await hermetic.open(chosen.kind, **options)
-            report = await environment.run("pwd; user=$(id -un 2>/dev/null) || user=$(id -u); echo $user")
+            users, directory = await users_of(environment), (await environment.state()).cwd
         except BaseException:
-            await _end(environment, own)
+            await opening.end(environment, own)
             raise
-        directory, _, user = report.output.strip().partition("\n")
-        return {"default": cls(environment, directory, user, own)}
+        return {"default": cls(environment, directory, users, own)}
 
     @classmethod
     async def sample_cleanup(
@@ -154,7 +144,7 @@ class HermeticSandbox(SandboxEnvironment):
         """Ends the environments of a sample and all that runs in them."""
         for one in environments.values():
             sandbox = one.as_type(cls)
-            await _end(sandbox._environment, sandbox._own)
+            await opening.end(sandbox._environment, sandbox._own)
 
     @classmethod
     def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
@@ -163,11 +153,3 @@ class HermeticSandbox(SandboxEnvironment):
 
     def _path(self, path: str) -> str:
         return posixpath.join(self._directory, path)
-
-
-async def _end(environment: Environment | None, directory: str) -> None:
-    with contextlib.suppress(ExecutionError):
-        if environment is not None:
-            await environment.close(remove=True)
-    if directory:
-        shutil.rmtree(directory, ignore_errors=True)

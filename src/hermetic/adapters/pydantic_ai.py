@@ -29,13 +29,13 @@ from pydantic_ai.workspaces.protocol import WorkspaceOutputLimitError
 
 import hermetic
 from hermetic import Environment
+from hermetic.adapters import opening
 from hermetic.adapters.files import check_writable
-from hermetic.contract.endings import Lost, TimedOut
+from hermetic.adapters.results import MOST_OUTPUT, exit_code
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.contract.files import FileStatus
 
 PROVIDER = "hermetic"
-MOST_OUTPUT = 64 << 20  # bytes of each stream of a command
 
 
 class HermeticWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):
@@ -76,14 +76,16 @@ class HermeticWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
                 argv, cwd=directory, env=env, timeout=timeout, separate=True, limit=MOST_OUTPUT
             )
         output, errors = result.output, result.stderr or ""
-        if isinstance(result.ending, TimedOut):
-            raise WorkspaceTimeoutError(f"the command was ended after {timeout} s", stdout=output, stderr=errors)
-        if isinstance(result.ending, Lost) or result.exit_code is None:
-            raise WorkspaceUnavailableError(str(result.ending))
+        late = f"the command was ended after {timeout} s"
+        code = exit_code(
+            result,
+            late=lambda: WorkspaceTimeoutError(late, stdout=output, stderr=errors),
+            gone=WorkspaceUnavailableError,
+        )
         if result.truncated:
             message = f"the command printed more than {MOST_OUTPUT} bytes"
             raise WorkspaceOutputLimitError(message, limit=MOST_OUTPUT, stdout=output, stderr=errors)
-        return CommandResult(exit_code=result.exit_code, stdout=output, stderr=errors)
+        return CommandResult(exit_code=code, stdout=output, stderr=errors)
 
     async def read_bytes(self, path: str) -> bytes:
         """The content of a file."""
@@ -165,7 +167,7 @@ class HermeticWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
     async def _open_now(self) -> tuple[Environment, str]:
         with _unavailable():
             if self._ref is not None:
-                environment = await hermetic.attach(self._ref.id)
+                environment = await opening.attach(self._ref.id, self._options)
             else:
                 task = f"workspace-{secrets.token_hex(6)}"
                 environment = await hermetic.open(self._kind, task=task, **self._options)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from inspect_ai import Task, eval_async
 from inspect_ai.dataset import Sample
-from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.model import Model, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import includes
 from inspect_ai.solver import generate, use_tools
 from inspect_ai.tool import bash
@@ -15,6 +15,7 @@ from inspect_ai.util import SandboxEnvironment
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 
 from hermetic.adapters.inspect_ai import HermeticConfig, HermeticSandbox
+from tests.adapters.examples import run_example
 
 IMAGE = os.environ.get("IMAGE_BASE", "")
 CONFIGS = {
@@ -24,7 +25,7 @@ CONFIGS = {
     "docker-user": HermeticConfig(kind="docker", image=IMAGE, user="1000:1000"),
 }
 # What the user model of a kind makes impossible: root may read and write anything on this machine and in a container
-# (in a sandbox it has no such right), and no kind has a second user: a hardened container cannot change to one.
+# (in a sandbox it has no such right), and but for root of a container no user may become another one.
 ROOT_MAY = (
     "test_read_file_not_allowed",
     "test_write_text_file_without_permissions",
@@ -34,7 +35,7 @@ ONE_USER = ("test_exec_as_user",)
 IMPOSSIBLE = {
     "local": (*ONE_USER, *(ROOT_MAY if os.geteuid() == 0 else ())),
     "sandbox": ONE_USER,
-    "docker": (*ONE_USER, *ROOT_MAY),
+    "docker": ROOT_MAY,
     "docker-user": ONE_USER,
 }
 
@@ -52,22 +53,31 @@ async def sandbox_env(request: pytest.FixtureRequest) -> AsyncIterator[SandboxEn
         await HermeticSandbox.sample_cleanup("check", config, environments, False)
 
 
-@pytest.mark.parametrize("kind", sorted(CONFIGS))
-async def test_an_evaluation_runs(kind: str, tmp_path: Path) -> None:
+def scripted(command: str) -> Model:
+    """A model that runs a command and then answers."""
     usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else a tokenizer is downloaded
     outputs = [
-        ModelOutput.for_tool_call("mockllm/model", "bash", {"command": "cat data.txt; echo $((6 * 7))"}),
+        ModelOutput.for_tool_call("mockllm/model", "bash", {"command": command}),
         ModelOutput.from_content("mockllm/model", "It is 42."),
     ]
     for output in outputs:
         output.usage = usage
+    return get_model("mockllm/model", custom_outputs=outputs)
+
+
+def test_the_example_of_the_docs_runs() -> None:
+    run_example("Inspect", model=scripted("echo $((6 * 7))"))
+
+
+@pytest.mark.parametrize("kind", sorted(CONFIGS))
+async def test_an_evaluation_runs(kind: str, tmp_path: Path) -> None:
     task = Task(
         dataset=[Sample(input="What is it?", target="42", files={"data.txt": "six times seven\n"})],
         solver=[use_tools(bash()), generate()],
         scorer=includes(),
         sandbox=("hermetic", CONFIGS[kind]),
     )
-    model = get_model("mockllm/model", custom_outputs=outputs)
+    model = scripted("cat data.txt; echo $((6 * 7))")
     (log,) = await eval_async(task, model=model, log_dir=str(tmp_path))
     assert log.status == "success", log.error
     assert log.samples is not None

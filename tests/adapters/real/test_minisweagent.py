@@ -10,6 +10,7 @@ from minisweagent.environments import get_environment
 from minisweagent.models.test_models import DeterministicModel, make_output
 
 from hermetic.adapters.minisweagent import HermeticEnvironment
+from tests.adapters.examples import run_example
 
 KINDS: dict[str, dict[str, Any]] = {
     "local": {},
@@ -17,10 +18,18 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+def scripted(*commands: str) -> DeterministicModel:
+    """A model that runs these commands."""
+    return DeterministicModel(outputs=[make_output("next", [{"command": command}]) for command in commands])
+
+
+def test_the_example_of_the_docs_runs() -> None:
+    run_example("mini-swe-agent", model=scripted("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo $((6 * 7))"))
+
+
 def solve(environment: HermeticEnvironment, *commands: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    outputs = [make_output("next", [{"command": command}]) for command in commands]
     agent = DefaultAgent(
-        DeterministicModel(outputs=outputs),
+        scripted(*commands),
         environment,
         system_template="{{system}}",
         instance_template="{{task}}",

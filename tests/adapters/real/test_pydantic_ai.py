@@ -15,6 +15,7 @@ from pydantic_ai.workspaces.conformance import WorkspaceBackendSuite
 
 import hermetic
 from hermetic.adapters.pydantic_ai import HermeticWorkspace, HermeticWorkspaces
+from tests.adapters.examples import run_example
 
 KINDS: dict[str, dict[str, Any]] = {
     "local": {},
@@ -70,6 +71,17 @@ class TestHermeticWorkspace(WorkspaceBackendSuite):
     @pytest.fixture
     def destroy_environment(self) -> Callable[[WorkspaceBackend], Awaitable[None]]:
         return end
+
+
+def test_the_example_of_the_docs_runs() -> None:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if isinstance(last := messages[-1].parts[-1], ToolReturnPart):
+            return ModelResponse(parts=[TextPart(f"It is {str(last.content).strip()}.")])
+        return ModelResponse(parts=[ToolCallPart("shell", {"command": "echo $((6 * 7))"})])
+
+    names = run_example("pydantic-ai", model=FunctionModel(model))
+    ref = names["result"].all_messages()[-1].workspace_ref
+    hermetic.blocking.attach(ref.id).close(remove=True)
 
 
 @pytest.mark.anyio

@@ -10,11 +10,17 @@ from typing import Any
 
 import msgspec
 
+from tests.cli.forked import ForkServer
+
 COMMAND = (sys.executable, "-m", "hermetic")
+forks: list[ForkServer] = []  # of the session of tests, if it has one
 
 
 def hermetic(*words: str, stdin: bytes | None = None, seconds: float = 60) -> "subprocess.CompletedProcess[bytes]":
-    """Runs it to its end, with this input or none."""
+    """Runs it to its end, with this input or none; in a fork, unless at full size."""
+    for server in forks:
+        if server.can_run():
+            return server.run(words, stdin, seconds)
     given: dict[str, Any] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
     return subprocess.run([*COMMAND, *words], capture_output=True, timeout=seconds, **given)
 

@@ -13,7 +13,10 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 
 import hermetic
-from hermetic.cli.terminal_modes import TerminalModes
+from hermetic.cli.report import user_name
+from hermetic.contract.errors import Driven
+from hermetic.session.terminal import as_terminal
+from hermetic.session.terminal_modes import TerminalModes
 from tests.cli.program import COMMAND, running
 
 
@@ -104,6 +107,59 @@ async def test_the_size_follows_ours() -> None:
             await shown.until(b"31 97")
             shown.resize(44, 111)
             await shown.until(b"44 111")
+
+
+async def test_the_first_key_takes_control_and_detaching_gives_it_back_with_a_note() -> None:
+    async with started("echo up; while read -r line; do echo got $line; done", pty=True) as process:
+        with terminal("attach", "--note", "look at line 3", "shown") as shown:
+            await shown.until(b"up")
+            await process.write("agent\r")  # watching is free
+            await shown.until(b"got agent")
+            shown.type(b"person\r")
+            await shown.until(b"got person")
+            with pytest.raises(Driven, match=user_name()):
+                await process.write("agent\r")
+            shown.type(b"\x1d")
+            await shown.until(b"detached")
+            assert await shown.left() == 0
+        await process.write("again\r")
+        await process.wait_for("got again", timeout=60)
+        await process.status()
+        assert process.info.handed is not None
+        assert (process.info.handed.by, process.info.handed.note) == (user_name(), "look at line 3")
+        assert [(one.by, one.is_person) for one in await process.inputs()] == [
+            ("agent", False), (user_name(), True), ("agent", False)
+        ]  # fmt: skip
+
+
+async def test_another_persons_keyboard_is_taken_on_demand_alone() -> None:
+    async with started("echo up; while read -r line; do echo got $line; done", pty=True) as process:
+        ann = as_terminal(process)
+        await ann.drive("ann")
+        with terminal("attach", "shown") as shown:
+            await shown.until(b"up")
+            shown.type(b"no\r")
+            await shown.until(b"not typed: ann drives")
+        with terminal("attach", "--take", "shown") as shown:
+            await shown.until(b"up")
+            shown.type(b"mine\r")
+            await shown.until(b"got mine")
+            assert not ann.is_driving
+            shown.type(b"\x1d")
+            assert await shown.left() == 0
+        await process.kill()
+
+
+async def test_a_watcher_types_nothing_and_leaves_the_size() -> None:
+    async with started("echo up; read -r line; echo got $line", pty=True) as process:
+        with terminal("attach", "--watch", "shown", rows=31, cols=97) as shown:
+            await shown.until(b"up")
+            shown.type(b"no\r\x1d")
+            await shown.until(b"detached")
+        await process.submit("yes")
+        await process.wait_for("got yes", timeout=60)
+        await process.status()
+        assert (process.info.rows, process.info.cols, process.info.driver) == (24, 80, None)
 
 
 async def test_the_detach_key_leaves_it_running() -> None:

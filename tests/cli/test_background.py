@@ -149,3 +149,17 @@ def test_the_last_lines_of_a_log(task: str, text: str, lines: int, shown: bytes)
 def test_help_is_a_command_too() -> None:
     assert hermetic("help").stdout == hermetic("--help").stdout
     assert hermetic("help", "run").stdout == hermetic("run", "--help").stdout
+
+
+def test_wait_kill_and_rm_answer_in_json(task: str) -> None:
+    id = hermetic("run", "-d", "--task", task, "--", "sleep 300").stdout.decode().strip()
+    late = hermetic("wait", "--json", "--timeout", "0.1", id)
+    assert (late.returncode, json.loads(late.stdout)) == (124, {"id": id, "ending": None, "exit_code": None})
+    killed = hermetic("kill", "--json", id, "no-such-id")
+    assert killed.returncode == 1
+    first, second = json.loads(killed.stdout)
+    assert first == {"name": id, "id": id, "ending": ["signalled", 15]}
+    assert "no process" in second["error"]
+    ended = hermetic("wait", "--json", id)
+    assert (ended.returncode, json.loads(ended.stdout)["exit_code"]) == (143, 143)
+    assert as_json("rm", task) == [{"name": task, "removed": task}]

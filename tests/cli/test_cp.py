@@ -10,8 +10,8 @@ from tempfile import TemporaryFile
 
 import pytest
 
-from hermetic.cli import cp
 from hermetic.contract.errors import ExecutionError
+from hermetic.session import trees
 from tests.cli.program import hermetic
 
 
@@ -37,6 +37,22 @@ def test_a_file_there_and_back(task: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     copied(f"{task}:{tmp_path}/there", str(tmp_path / "folder"))
     assert (tmp_path / "folder" / "there").read_bytes() == data
+
+
+def test_a_file_from_standard_input_and_to_standard_output(task: str, tmp_path: Path) -> None:
+    data = os.urandom(300_000)
+    sent = hermetic("cp", "-", f"{task}:{tmp_path}/there", stdin=data)
+    assert (sent.returncode, sent.stderr, (tmp_path / "there").read_bytes()) == (0, b"", data)
+    shown = hermetic("cp", f"{task}:{tmp_path}/there", "-")
+    assert (shown.returncode, shown.stderr, shown.stdout) == (0, b"", data)
+    (tmp_path / "-").write_bytes(b"a name")
+    copied(str(tmp_path / "-"), f"{task}:{tmp_path}/named")
+    assert (tmp_path / "named").read_bytes() == b"a name"
+    for words in (("-", f"{task}:{tmp_path}"), (f"{task}:{tmp_path}", "-")):
+        refused = hermetic("cp", *words, stdin=b"x")
+        assert (refused.returncode, refused.stdout) == (2, b"")
+        assert b"is a directory; standard input and output take one file" in refused.stderr
+    assert hermetic("cp", f"{task}:{tmp_path}/missing", "-").returncode == 1
 
 
 def test_a_directory_there_and_back(task: str, tmp_path: Path) -> None:
@@ -91,7 +107,7 @@ def test_a_long_chain_of_links_does_not_lead_outside(tmp_path: Path) -> None:
             add("flag", tarfile.REGTYPE)
             add("escape/flag", tarfile.REGTYPE)
         with pytest.raises(ExecutionError):
-            cp._unpack(packed, str(out))
+            trees._unpack(packed, str(out))
     assert (victim / "flag").read_text() == "kept"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import unicodedata
 from pathlib import Path
 
@@ -95,7 +96,7 @@ def test_every_character_that_a_terminal_acts_on_is_spelled() -> None:
 async def test_a_long_command_ends_with_the_line_of_the_terminal(columns: int) -> None:
     async with hermetic.open("local") as environment:
         await environment.start("sleep 300 # " + "long " * 100, id="long")
-        listed = await asyncio.to_thread(on_a_terminal, columns, "ps")
+        listed = re.sub(r"\x1b\[\d*m", "", await asyncio.to_thread(on_a_terminal, columns, "ps"))
         [line] = [line for line in listed.splitlines() if line.startswith("long")]
         assert len(line) == columns
         assert line.endswith("…")

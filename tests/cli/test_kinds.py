@@ -86,6 +86,24 @@ def test_doctor_tells_of_every_kind_quickly_and_leaves_nothing(runtime: Path) ->
     assert os.listdir(runtime) == []
 
 
+def test_doctor_tells_of_the_web_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def web() -> dict[str, str]:
+        checks: list[dict[str, str]] = as_json("doctor")
+        return next(check for check in checks if check.pop("name") == "web")
+
+    half = web()
+    assert (half["state"], half["found"]) == ("weak", "web_extract can be used")
+    assert "BRAVE_SEARCH_API_KEY" in half["advice"]
+    monkeypatch.setenv("BRAVE_SEARCH_API_KEY", "k")
+    assert web() == {"state": "ok", "found": "web_search and web_extract can be used", "advice": ""}
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['selectolax'] = None  # as if not installed")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    none = web()
+    assert (none["state"], none["found"]) == ("missing", "neither web_search nor web_extract can be used")
+    assert "selectolax missing" in none["advice"]
+    assert "pip install 'hermetic[web]'" in none["advice"]
+
+
 def test_doctor_finds_what_the_engines_of_the_tests_offer() -> None:
     for kind in ("docker", "podman"):
         need_engine(kind)

@@ -13,7 +13,12 @@ import hermetic as library
 from hermetic.cli.dispatch import COMMANDS, main
 from tests.cli.program import COMMAND, as_json, hermetic
 from tests.environments.engines import need_engine
+from tests.mcp.clients import answer, connected
+from tests.mcp.http_clients import mcp_server, over_http
 from tests.programs import need, need_variable
+from tests.serve.conftest import no_tokens_left
+
+__all__ = ["no_tokens_left"]  # a fixture
 
 HERE = os.readlink("/proc/self/ns/pid")
 
@@ -86,6 +91,26 @@ def test_scripts_and_shells_run_there_too(where: Where, source: str) -> None:
     (where.project / "s.py").write_text(SCRIPT)
     runs_elsewhere(hermetic(*RUNNING["code"]))
     runs_elsewhere(hermetic("shell", stdin=b"readlink /proc/self/ns/pid; exit\n"))
+    (where.project / "tasks").write_text('{"command": "readlink /proc/self/ns/pid"}\n')
+    assert hermetic("fleet", "run", "--tasks", "tasks").returncode == 0
+    results = (where.project / "tasks.results.jsonl").read_text()
+    assert "pid:[" in results
+    assert HERE not in results
+
+
+@any_source
+async def test_mcp_clients_get_it_over_both_transports(where: Where, source: str) -> None:
+    set_kind(where, source)
+    variables = {name: os.environ[name] for name in ("HERMETIC_ENVIRONMENT", "TERMINAL_ENV") if name in os.environ}
+    async with (
+        connected("auto", variables=variables) as by_stdio,
+        mcp_server() as server,
+        over_http(server, "auto") as by_http,
+    ):
+        for client in (by_stdio, by_http):
+            told = (await answer(client, "terminal", {"command": "readlink /proc/self/ns/pid"}))["output"]
+            assert told.startswith("pid:[")
+            assert told.strip() != HERE
 
 
 def runs_elsewhere(done: "subprocess.CompletedProcess[bytes]") -> None:
@@ -135,6 +160,7 @@ def test_config_shows_it(where: Where, source: str) -> None:
 
 OTHERS: dict[str, tuple[tuple[str, ...], int]] = {
     "ps": (("ps",), 0),
+    "top": (("top",), 0),
     "logs": (("logs", "shown"), 0),
     "attach": (("attach", "shown"), 0),
     "secret": (("secret", "shown"), 1),
@@ -143,11 +169,18 @@ OTHERS: dict[str, tuple[tuple[str, ...], int]] = {
     "wait": (("wait", "shown"), 0),
     "inspect": (("inspect", "shown"), 0),
     "cp": (("cp", "with settings:/etc/passwd", "."), 0),
+    "stop": (("stop", "with settings"), 0),
+    "release": (("release", "with settings"), 0),
     "completion": (("completion", "bash"), 0),
     "rm": (("rm", "with settings"), 0),
     "gc": (("gc", "with settings"), 0),
     "policy": (("policy", "check", "ls"), 0),
     "mcp": (("mcp", "--print-config", "codex"), 0),
+    "serve": (("serve", "--port", "-1"), 2),
+    "approvals": (("approvals",), 0),
+    "port": (("port", "no such task", "8000"), 1),
+    "record": (("record", "-f", "recorded.cast", "--", "true"), 0),
+    "play": (("play", "recorded.cast"), 0),
     "version": (("version",), 0),
     "runtime": (("runtime", "list"), 0),
     "doctor": (("doctor",), 0),
@@ -155,7 +188,7 @@ OTHERS: dict[str, tuple[tuple[str, ...], int]] = {
 
 
 def test_every_command_is_driven_here() -> None:
-    driven = {words[0] for words in RUNNING.values()} | {"shell", "demo", "config"} | OTHERS.keys()
+    driven = {words[0] for words in RUNNING.values()} | {"shell", "fleet", "demo", "config"} | OTHERS.keys()
     driven |= {"events"}  # reads no settings; test_background.py drives it
     assert driven == set(COMMANDS)
 

@@ -1,9 +1,14 @@
 """`version`, `doctor`, `demo` and the help."""
 
+import contextlib
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +16,7 @@ import hermetic as package
 from hermetic.cli.dispatch import COMMANDS, main
 from hermetic.cli.report import age, one_line, size, span
 from hermetic.environments import catalog
+from hermetic.registry.records import runtime_path
 from tests.cli.program import COMMAND, as_json, hermetic
 
 
@@ -24,12 +30,19 @@ def test_version_is_told() -> None:
     ("words", "unneeded"),
     [
         (["version"], {"asyncio"}),
+        (["--help"], {"asyncio", "msgspec", "logging", "subprocess", "hermetic.session", "hermetic.cli.run"}),
         (["run", "--", "true"], {"hermetic.cli.attach", "hermetic.config", "hermetic.policy"}),
     ],
 )
 def test_a_command_does_not_import_what_others_need(words: list[str], unneeded: set[str]) -> None:
-    code = "import sys; from hermetic.cli import main; main(sys.argv[1:]); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    code = """
+import atexit, sys
+from hermetic.cli import main
+atexit.register(lambda: print(*sys.modules))
+main(sys.argv[1:])
+"""
+    environ = {name: value for name, value in os.environ.items() if name != "HERMETIC_FULL"}  # it would be a setting
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, env=environ)
     imported = set(done.stdout.splitlines()[-1].split())
     assert "hermetic.cli" in imported
     assert not imported & unneeded
@@ -42,12 +55,12 @@ def test_every_command_has_help_and_is_in_the_documentation_with_its_options(
     with open(os.path.join(os.path.dirname(__file__), "../../docs/cli.md"), encoding="utf-8") as page:
         documentation = page.read()
     for name in COMMANDS:
-        assert re.search(rf"^ +{name} ", whole, re.MULTILINE)
+        assert re.search(rf"^ +{name}\b", whole, re.MULTILINE)
         with pytest.raises(SystemExit, match="0"):
             main([name, "--help"])
         told = capsys.readouterr().out
         assert f"hermetic {name}" in told
-        assert f"## `hermetic {name}" in documentation
+        assert re.search(rf"^## .*`hermetic {name}\b", documentation, re.MULTILINE)
         for option in re.findall(r"(--[a-z-]+)", told):
             assert option == "--help" or f"`{option}" in documentation or f" {option}" in documentation, (name, option)
 
@@ -63,7 +76,7 @@ def test_doctor_tries_what_is_here() -> None:
 
 
 def test_doctor_advises_only_what_this_version_can_use() -> None:
-    plain = {"python", "bash", "subreaper", "runtime directory", "spool"}
+    plain = {"python", "bash", "subreaper", "runtime directory", "spool", "web"}
     assert {check["name"] for check in as_json("doctor")} - plain <= set(catalog.kinds())
 
 
@@ -99,11 +112,80 @@ def test_the_demonstration_takes_commands_on_a_terminal() -> None:
         os.write(master, b'echo "<$PROJECT>"\n')
         assert b"<demo>" in read_until(master, b"hermetic> ")
         os.write(master, b":q\n")
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()
         os.close(master)
+
+
+CONSOLE = """
+import sys, pathlib
+from hermetic.serve import static_files
+static_files.PAGE = pathlib.Path(sys.argv.pop(1))
+from hermetic.cli import main
+sys.exit(main())
+"""
+
+
+def test_the_demonstration_is_shown_in_the_console(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<title>the page</title>")
+    master, slave = os.openpty()
+    words = [sys.executable, "-c", CONSOLE, str(tmp_path), "demo", "--console"]
+    process = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    try:
+        seen = read_until(master, b"hermetic> ").decode()
+        found = re.search(r"in your browser: (http://127.0.0.1:\d+/)#token=\S+", seen)
+        assert found is not None, seen
+        assert seen.index("in your browser") < seen.index("Opened a local environment")
+        with urllib.request.urlopen(found[1], timeout=60) as page:
+            assert b"the page" in page.read()
+        os.write(master, b"echo $((6 * 7))\n")
+        assert b"42" in read_until(master, b"hermetic> ")
+        os.write(master, b"\x1b[A\n")  # the command before
+        assert b"42" in read_until(master, b"hermetic> ")
+        assert interrupt(process) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+        shutil.rmtree(runtime_path() / "console", ignore_errors=True)
+    history = Path.home() / ".local/state/hermetic/demo-history"
+    assert "echo $((6 * 7))" in history.read_text()
+    history.unlink()
+
+
+def test_the_demonstration_goes_on_in_text_without_the_page(tmp_path: Path) -> None:
+    master, slave = os.openpty()
+    words = [sys.executable, "-c", CONSOLE, str(tmp_path), "demo", "--console"]
+    process = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    try:
+        seen = read_until(master, b"hermetic> ")
+        assert b"going on without the console: The page of the console is not built" in seen
+        os.write(master, b":q\n")
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+
+
+@pytest.mark.parametrize("words", [("--once",), ()])
+def test_without_a_prompt_the_demonstration_starts_no_console(words: tuple[str, ...]) -> None:
+    done = hermetic("demo", "--console", *words)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"browser" not in done.stdout
+
+
+def interrupt(process: "subprocess.Popen[bytes]") -> int:
+    """The exit code after Ctrl-C, pressed again where it came between the prompt and readline's wait for input."""
+    for _ in range(5):
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(15)
+    raise AssertionError("it does not end by SIGINT")
 
 
 def read_until(fd: int, text: bytes) -> bytes:

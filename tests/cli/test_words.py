@@ -33,7 +33,7 @@ def code_of(words: tuple[str, ...]) -> object:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("rnu",), "no command 'rnu'; did you mean run? there are run, shell, code, ps"),
+        (("rnu",), "no command 'rnu'; did you mean run? there are run, shell, code, fleet, ps"),
         (("run", "--tmeout", "5", "--", "ls"), "unknown: --tmeout; did you mean --timeout? `hermetic run --help`"),
         (("ps", "--jsno"), "unknown: --jsno; did you mean --json? `hermetic ps --help` tells the options"),
         (("kill",), "the following arguments are required: ID; `hermetic kill --help` tells more"),

@@ -13,20 +13,24 @@ from contextlib import contextmanager, nullcontext, suppress
 
 from hermetic.cli.command import FAILED, Command
 from hermetic.cli.copying import LogCopy, pieces
-from hermetic.cli.interrupts import Interrupts, Stopped, run_interruptibly
+from hermetic.cli.interrupts import Interrupts, Stopped, run_interruptibly, shielded
 from hermetic.cli.lookup import add_in_option, attached, find_process
 from hermetic.cli.opening import DenyRules, settings_here
-from hermetic.cli.report import one_line
-from hermetic.cli.terminal_modes import TerminalModes
+from hermetic.cli.report import one_line, user_name
 from hermetic.contract.endings import Ending
-from hermetic.contract.errors import ExecutionError, InputClosed, InvalidArgument, NotPermitted
+from hermetic.contract.errors import ExecutionError, InputClosed, InvalidArgument, NotPermitted, Unsupported
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
+from hermetic.session.terminal import Terminal, terminal
+from hermetic.session.terminal_modes import TerminalModes
 
 
 def _attach_arguments(parser: argparse.ArgumentParser) -> None:
     add_in_option(parser)
     parser.add_argument("id", metavar="ID", help="an id from `hermetic ps`, or the start of one")
+    parser.add_argument("--take", action="store_true", help="take the keyboard at once, also from another person")
+    parser.add_argument("--watch", action="store_true", help="type nothing, and leave its size alone")
+    parser.add_argument("--note", metavar="TEXT", default="", help="for the agent, when the keyboard is given back")
 
 
 STDIN, STDOUT = 0, 1
@@ -52,18 +56,74 @@ async def _show(arguments: argparse.Namespace, interrupts: Interrupts, shown: li
     async with attached(arguments.within) as environments:
         found = await find_process(environments, arguments.id)
         rules.guard_environment(found.environment)
-        process = await found.environment.process(found.info.id)
+        process = await terminal(found.environment, found.info.id)
         shown.append(process.id)
-        ending = await show_process(found.environment, process, interrupts)
+        keyboard = SharedKeyboard(process, is_watching=arguments.watch)
+        try:
+            if arguments.take:
+                await keyboard.take()
+            ending = await show_process(found.environment, keyboard, interrupts)
+        finally:
+            await shielded(keyboard.give(arguments.note))
     if ending is None:
         return detached(process.id)
     sys.stderr.write(f"{one_line(process.id)} {ending}\n")
     return FAILED if ending.exit_code is None else ending.exit_code
 
 
+class Keyboard:
+    """A person's input for a process of their own."""
+
+    is_watching = False  # nothing is typed, and the size stays as it is
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+
+    async def write(self, data: bytes) -> None:
+        """Types the data, unless the user's own rules deny it or another person drives; earlier input stays typed."""
+        try:
+            await self.process.write(data)
+        except NotPermitted as error:
+            sys.stderr.write(f"\r\nhermetic: not typed: {one_line(str(error))}\r\n")
+
+    async def resize(self) -> None:
+        """Gives the process' terminal the size of ours."""
+        size = os.get_terminal_size(STDIN)
+        with suppress(ExecutionError):  # it ended meanwhile, or another person drives it
+            await self.process.resize(size.lines, size.columns)
+
+
+class SharedKeyboard(Keyboard):
+    """A person's input for any process. The first key takes control of one that an agent uses."""
+
+    def __init__(self, process: Terminal, *, is_watching: bool) -> None:
+        super().__init__(process)
+        self._terminal, self.is_watching = process, is_watching
+
+    async def write(self, data: bytes) -> None:
+        """As `Keyboard.write`, with control if the process is an agent's and no other person has it."""
+        if not self._terminal.is_driving and not self._terminal.info.is_of_person:
+            await self._terminal.status()
+            if self._terminal.info.driver is None and self._terminal.info.input == "open":
+                with suppress(Unsupported):  # an older resident
+                    await self.take()
+        await super().write(data)
+
+    async def take(self) -> None:
+        """Takes control, also from another person. Raises ExecutionError."""
+        await self._terminal.drive(user_name())
+        if self._terminal.info.pty and os.isatty(STDIN):
+            await self.resize()
+
+    async def give(self, note: str) -> None:
+        """Gives control back, if it was taken."""
+        with suppress(ExecutionError):  # the process or its environment has ended
+            await self._terminal.give(note)
+
+
 async def show_process(
     environment: Environment,
-    process: Process,
+    keyboard: Keyboard,
     interrupts: Interrupts,
     *,
     can_detach: bool = True,
@@ -73,11 +133,12 @@ async def show_process(
 
     `ends_input`: the end of our input, where that is no terminal, is typed as ctrl-d.
     """
+    process = keyboard.process
     is_raw = process.info.pty and os.isatty(STDIN)
     with _raw_terminal(can_detach) if is_raw else nullcontext(), _restored_modes() as modes:
-        if is_raw:
-            await _follow_size(process)
-        is_over = await _follow(environment, process, interrupts, modes, DETACH if can_detach else b"", ends_input)
+        if is_raw and not keyboard.is_watching:
+            await _follow_size(keyboard)
+        is_over = await _follow(environment, keyboard, interrupts, modes, DETACH if can_detach else b"", ends_input)
     return (await process.status()).ending if is_over else None
 
 
@@ -89,13 +150,14 @@ def detached(id: str) -> int:
 
 async def _follow(
     environment: Environment,
-    process: Process,
+    keyboard: Keyboard,
     interrupts: Interrupts,
     modes: TerminalModes,
     detach: bytes,
     ends_input: bool,
 ) -> bool:
     """True when the process has ended, False when the person detached."""
+    process = keyboard.process
     has_terminal = process.info.pty
     start = max(0, process.info.out - SHOWN_BYTES) if has_terminal else 0
 
@@ -105,7 +167,7 @@ async def _follow(
 
     copy = LogCopy(environment, process.id, show, start)
     output = asyncio.create_task(copy.to_the_end())
-    typed = asyncio.create_task(_pass_on(process, has_terminal, detach, ends_input))
+    typed = asyncio.create_task(_pass_on(keyboard, has_terminal, detach, ends_input))
     try:
         await asyncio.wait([output, typed], return_when=asyncio.FIRST_COMPLETED)
         if typed.done() and typed.result():
@@ -118,49 +180,36 @@ async def _follow(
         await asyncio.wait([output, typed])
 
 
-async def _pass_on(process: Process, has_terminal: bool, detach: bytes, ends_input: bool) -> bool:
+async def _pass_on(keyboard: Keyboard, has_terminal: bool, detach: bytes, ends_input: bool) -> bool:
     """Forwards typed input until its end; True when the detach key was pressed. Forwards a terminal's end of input."""
     last = b"\n"
     with suppress(InputClosed):
         async for piece in pieces(STDIN):
             last = piece[-1:]
             before, key, _ = piece.partition(detach) if detach and os.isatty(STDIN) else (piece, b"", b"")
-            if before:
-                await _write(process, before)
+            if before and not keyboard.is_watching:
+                await keyboard.write(before)
             if key:
                 return True
-        if os.isatty(STDIN) and not has_terminal:
-            await process.close_input()
+        if os.isatty(STDIN) and not has_terminal and not keyboard.is_watching:
+            await keyboard.process.close_input()
         elif ends_input and not os.isatty(STDIN):
-            await process.write(END_OF_INPUT if last == b"\n" else END_OF_INPUT * 2)  # the first ends the line
+            await keyboard.process.write(END_OF_INPUT if last == b"\n" else END_OF_INPUT * 2)  # the first ends the line
     return False
 
 
-async def _write(process: Process, data: bytes) -> None:
-    """Types the data, unless the user's own rules deny it; earlier input stays typed."""
-    try:
-        await process.write(data)
-    except NotPermitted as error:
-        sys.stderr.write(f"\r\nhermetic: not typed: {one_line(str(error))}\r\n")
-
-
-async def _follow_size(process: Process) -> None:
+async def _follow_size(keyboard: Keyboard) -> None:
     """Gives the process' terminal our size, now and whenever it changes."""
     loop = asyncio.get_running_loop()
     changes: set[asyncio.Task[None]] = set()
 
-    async def resize() -> None:
-        size = os.get_terminal_size(STDIN)
-        with suppress(ExecutionError):  # it ended meanwhile
-            await process.resize(size.lines, size.columns)
-
     def changed() -> None:
-        task = loop.create_task(resize())
+        task = loop.create_task(keyboard.resize())
         changes.add(task)
         task.add_done_callback(changes.discard)
 
     loop.add_signal_handler(signal.SIGWINCH, changed)
-    await resize()
+    await keyboard.resize()
 
 
 @contextmanager
@@ -228,14 +277,22 @@ async def _write_secret(arguments: argparse.Namespace, secret: str) -> None:
 
 COMMANDS = {
     "attach": Command(
-        "Shows a process and passes on what is typed. A process with a terminal gets every key; ctrl-] "
-        "detaches and leaves it running. Exits with the process' code once it has ended.",
+        """\
+Shows a process and passes on what is typed. A process with a terminal gets every key; ctrl-] detaches and leaves it
+running. The first key takes control of a process that an agent uses: its own input is refused until you detach. Exits
+with the process' code once it has ended.
+
+  hermetic attach web-server""",
         _attach_arguments,
         _attach,
     ),
     "secret": Command(
-        "Reads one line without showing it and types it into a process. It is in no result, log or screen, "
-        "even where the process prints it. Without a terminal the line comes from standard input.",
+        """\
+Reads one line without showing it and types it into a process. It is in no result, log or screen, even where the process
+prints it. Without a terminal the line comes from standard input.
+
+  hermetic secret deploy
+  pass show server | hermetic secret deploy""",
         _secret_arguments,
         _secret,
     ),

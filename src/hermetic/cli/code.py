@@ -16,10 +16,9 @@ from hermetic.cli.opening import (
     add_environment_options,
     current_directory,
     given_options,
-    log_progress,
     option_errors,
-    slow_start,
 )
+from hermetic.cli.progress import log_progress, slow_start
 from hermetic.cli.report import one_line, print_json
 from hermetic.config import Settings, load
 from hermetic.contract.errors import InvalidArgument
@@ -57,7 +56,10 @@ ABOUT = """\
 Runs SCRIPT, or what standard input holds where that is a dash, as the tool execute_code does: `from hermetic_tools
 import terminal` and the other tools are there, each call passes the policy, and what the script prints is shown as it
 comes, its progress messages on stderr. Ctrl-C ends it and all it started. Exits with the script's code: 128+n after a
-signal, 124 when its time was over, 130 after Ctrl-C, 125 when it was not begun."""
+signal, 124 when its time was over, 130 after Ctrl-C, 125 when it was not begun.
+
+  hermetic code survey.py
+  hermetic code --env docker --image python:3.12 --calls 1000 survey.py"""
 
 
 def _code(arguments: argparse.Namespace) -> int:
@@ -79,9 +81,12 @@ def _code(arguments: argparse.Namespace) -> int:
 async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts) -> dict[str, Any]:
     task = arguments.task or f"code-{secrets.token_hex(6)}"
     settings = load(current_directory(), kind=arguments.env)
+    opened = {**settings.options, **given_options(arguments)}
+    starting = slow_start(settings.environment.kind, opened, lambda: task in toolbox.fleet.tasks)
     broken: list[BrokenPipeError] = []
 
     def show(_: str, stream: str, data: bytes) -> None:
+        starting.finish()
         try:
             with contextlib.suppress(Interrupted):  # the call is being ended
                 interrupts.write(FILES[stream], data)
@@ -99,10 +104,9 @@ async def _run(arguments: argparse.Namespace, code: str, interrupts: Interrupts)
         )
     call = asyncio.ensure_future(toolbox.call("execute_code", {"code": code}, task_id=task))
     interrupted: dict[str, Any] = {}
-    opened = {**settings.options, **given_options(arguments)}
     try:
         try:
-            with slow_start(settings.environment.kind, opened, lambda: task in toolbox.fleet.tasks):
+            with starting:
                 await asyncio.wait([call])
         except asyncio.CancelledError:  # its output is shown nevertheless
             toolbox.interrupt(task)

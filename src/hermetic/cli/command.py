@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
+from hermetic.cli.colours import RED, painted
 from hermetic.cli.streams import discard_output
 from hermetic.contract.printable import one_line
 
@@ -15,12 +16,12 @@ FAILED, BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 
 class _Help(argparse.HelpFormatter):
-    """Wraps paragraphs, and keeps indented ones, which are examples, as they are."""
+    """Wraps paragraphs, and keeps those with indented lines, which are examples and lists, as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         fill = super()._fill_text
         return "\n\n".join(
-            paragraph if paragraph.startswith("  ") else fill(paragraph, width, indent)
+            paragraph if "\n  " in f"\n{paragraph}" else fill(paragraph, width, indent)
             for paragraph in text.split("\n\n")
         )
 
@@ -71,7 +72,8 @@ def report_output_error(error: OSError, code: int) -> int:
 def report_error(error: BaseException | str, code: int) -> int:
     """Writes the error as one line to stderr; returns the code."""
     with contextlib.suppress(OSError):  # stderr is closed
-        sys.stderr.write("hermetic: " + one_line(" ".join(str(error).split("\n")), MOST_ERROR) + "\n")
+        message = one_line(" ".join(str(error).split("\n")), MOST_ERROR)
+        sys.stderr.write(f"{painted('hermetic:', RED, sys.stderr)} {message}\n")
     return code
 
 

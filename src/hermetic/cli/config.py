@@ -1,6 +1,7 @@
 """`hermetic config`: the settings of a directory, and the source of each."""
 
 import argparse
+import os
 from typing import Any
 
 import msgspec
@@ -9,10 +10,13 @@ from hermetic.cli.command import JSON, Command, option, takes
 from hermetic.cli.report import one_line, print_json, print_table
 from hermetic.config.loading import load
 from hermetic.config.settings import SECTIONS, Settings
+from hermetic.contract.errors import InvalidArgument
 
 
 def _config(given: argparse.Namespace) -> int:
     """Prints the settings; passwords are not shown."""
+    if given.directory is not None and not os.path.isdir(given.directory):
+        raise InvalidArgument(f"there is no directory {given.directory}; name one that exists", argument="directory")
     settings = load(given.directory)
     listed = _listed(settings)
     if given.json:
@@ -45,7 +49,11 @@ def _shown(value: Any) -> str:
 
 COMMANDS = {
     "config": Command(
-        "The settings that hold here, and where each comes from.",
+        """\
+The settings that hold here, and where each comes from.
+
+  hermetic config
+  hermetic config ~/app --json""",
         takes(option("directory", metavar="DIRECTORY", nargs="?", help="instead of the current one"), JSON),
         _config,
     ),

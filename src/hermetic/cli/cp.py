@@ -4,23 +4,23 @@ import argparse
 import asyncio
 import os
 import posixpath
-import shlex
+import shutil
 import stat
-import tarfile
-import tempfile
-from typing import IO, NamedTuple
+import sys
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from hermetic.cli.command import Command
-from hermetic.cli.copying import feed
+from hermetic.cli.copying import pieces
 from hermetic.cli.interrupts import run_interruptibly
 from hermetic.cli.lookup import attached
 from hermetic.cli.opening import DenyRules, settings_here
-from hermetic.cli.report import one_line
+from hermetic.cli.progress import Progress
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument
 from hermetic.session.environment import Environment
-from hermetic.session.process import Process
+from hermetic.session.trees import download_tree, upload_tree
 
-MOST_COMPLAINT = 1000  # characters that are shown of tar's errors
+STREAM = "-"  # standard input or output
 
 
 class _Target(NamedTuple):
@@ -31,8 +31,12 @@ class _Target(NamedTuple):
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SOURCE", help="a path here, or TASK:PATH")
-    parser.add_argument("target", metavar="TARGET", help="TASK:PATH, or a path here; a directory takes it by its name")
+    parser.add_argument("source", metavar="SOURCE", help="a path here, TASK:PATH, or - for standard input")
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        help="TASK:PATH, a path here, or - for standard output; a directory takes it by its name",
+    )
 
 
 def _main(arguments: argparse.Namespace) -> int:
@@ -59,11 +63,37 @@ async def _copy(source: _Target, target: _Target) -> int:
         if known.environment is None:
             raise EnvironmentUnavailable(known.problem)
         rules.guard_environment(known.environment)
-        if target.task is None:
-            await _copy_out(known.environment, source.path, target.path)
-        else:
-            await _copy_in(known.environment, source.path, target.path)
+        with Progress(f"copying {source.path}"):
+            await _copy_between(known.environment, source, target)
     return 0
+
+
+async def _copy_between(environment: Environment, source: _Target, target: _Target) -> None:
+    if STREAM in (source.path, target.path):
+        await _copy_stream(environment, source, target)
+    elif target.task is None:
+        await _copy_out(environment, source.path, target.path)
+    else:
+        await _copy_in(environment, source.path, target.path)
+
+
+async def _copy_stream(environment: Environment, source: _Target, target: _Target) -> None:
+    """One file from standard input, or to standard output, by a file aside: neither gets half of it."""
+    there = target.path if source.task is None else source.path
+    status = await environment.file_status(there, missing=source.task is None)
+    if status.kind == "directory":
+        raise InvalidArgument(f"{there} is a directory; standard input and output take one file", argument="source")
+    with TemporaryDirectory(prefix="hermetic-cp-") as directory:
+        aside = os.path.join(directory, "file")
+        if source.task is None:
+            with await asyncio.to_thread(open, aside, "xb") as file:
+                async for piece in pieces(sys.stdin.fileno()):
+                    file.write(piece)
+            await environment.upload(aside, there)
+            return
+        await environment.download(there, aside)
+        with await asyncio.to_thread(open, aside, "rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
 
 
 async def _copy_in(environment: Environment, source: str, target: str) -> None:
@@ -76,12 +106,7 @@ async def _copy_in(environment: Environment, source: str, target: str) -> None:
         if os.stat(source).st_mode & 0o111:
             await environment.run(["chmod", "+x", target])
         return
-    quoted = shlex.quote(target)
-    with tempfile.TemporaryFile() as packed:
-        await asyncio.to_thread(_pack, source, packed)
-        process = await environment.start(f"mkdir -p -- {quoted} && exec tar -xf - -C {quoted}")
-        await feed(process, packed.fileno())
-        await _check(environment, process, process.id)
+    await upload_tree(environment, source, target)
 
 
 async def _copy_out(environment: Environment, source: str, target: str) -> None:
@@ -92,17 +117,13 @@ async def _copy_out(environment: Environment, source: str, target: str) -> None:
         if status.mode & 0o111:
             os.chmod(target, stat.S_IMODE(os.stat(target).st_mode) | 0o111)
         return
-    with tempfile.TemporaryFile() as packed:
-        process = await environment.start(["tar", "-cf", "-", "-C", status.path, "."], separate=True, stdin="null")
-        await environment.follow_log(process.id, packed.write)
-        await _check(environment, process, f"{process.id}/err")
-        await asyncio.to_thread(_unpack, packed, target)
+    await download_tree(environment, status.path, target)
 
 
 def _local(source: str) -> tuple[bool, str]:
     """Whether a path here is a directory, and its name. Raises InvalidArgument where there is nothing."""
     if not os.path.exists(source):
-        raise InvalidArgument(f"there is no {source} here", argument="source")
+        raise InvalidArgument(f"there is no {source} here; name a file or a directory, or TASK:PATH", argument="source")
     return os.path.isdir(source), os.path.basename(os.path.abspath(source))
 
 
@@ -120,47 +141,6 @@ def _local_target(target: str, name: str) -> str:
     return os.path.join(target, name) if os.path.isdir(target) else target
 
 
-async def _check(environment: Environment, process: Process, complaints: str) -> None:
-    """Raises ExecutionError when the tar inside has failed."""
-    ending = await process.wait()
-    if ending.exit_code != 0:
-        complaint = (await environment.read_log(complaints)).data.decode(errors="replace")
-        advice = "; there is no tar in this environment: copy single files" if ending.exit_code == 127 else ""
-        raise ExecutionError(f"tar {ending}: {one_line(complaint, MOST_COMPLAINT)}{advice}")
-
-
-def _pack(directory: str, packed: IO[bytes]) -> None:
-    with tarfile.open(fileobj=packed, mode="w|") as archive:
-        archive.add(directory, arcname=".")
-    packed.seek(0)
-
-
-def _unpack(packed: IO[bytes], directory: str) -> None:
-    """Extracts what an environment has packed: only files, directories and links that stay inside the directory."""
-    packed.seek(0)
-    os.makedirs(directory, exist_ok=True)
-    try:
-        with tarfile.open(fileobj=packed, mode="r|") as archive:
-            archive.extractall(directory, filter=_inside)
-    except tarfile.FilterError as error:
-        raise ExecutionError(f"{error}; what came before it was copied") from None
-    except tarfile.TarError as error:
-        raise ExecutionError(f"the archive from the environment is damaged: {error}") from None
-
-
-def _inside(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo:
-    """Python's own filter, which also refuses members and targets of hard links below a link.
-
-    An archive of a tree has none, and older Pythons misjudge where a very long chain of links leads.
-    """
-    member = tarfile.data_filter(member, directory)
-    for path in (posixpath.dirname(member.name), *([posixpath.dirname(member.linkname)] if member.islnk() else [])):
-        parts = path.split("/")
-        if any(os.path.islink(os.path.join(directory, *parts[:count])) for count in range(1, len(parts) + 1)):
-            raise tarfile.OutsideDestinationError(member, path)
-    return member
-
-
 COMMANDS = {
     "cp": Command(
         """\
@@ -168,7 +148,8 @@ Copies a file or a directory into the environment of a task, or out of it. A tar
 its own name. Directories travel as a tar archive; devices and links that lead outside are refused on the way out.
 
   hermetic cp data.csv web:/tmp/
-  hermetic cp web:/srv/report ./report""",
+  hermetic cp web:/srv/report ./report
+  hermetic cp web:/srv/app.log - | less""",
         _arguments,
         _main,
     ),

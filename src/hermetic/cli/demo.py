@@ -2,33 +2,97 @@
 
 import argparse
 import asyncio
+import logging
 import os
 import secrets
 import statistics
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hermetic.cli.command import Command, option, takes
-from hermetic.cli.opening import DenyRules, add_environment_options, choose, option_errors, slow_start
+from hermetic.cli.colours import has_colours
+from hermetic.cli.command import Command, option, report_error, takes
+from hermetic.cli.opening import DenyRules, add_environment_options, choose, option_errors, settings_here
+from hermetic.cli.progress import slow_start
 from hermetic.cli.report import one_line, span
-from hermetic.contract.errors import ExecutionError
+from hermetic.cli.serve import check_installed, recorded
+from hermetic.contract.errors import ConfigError, ExecutionError
 from hermetic.fleet.opening import open as open_environment
+from hermetic.resident.lazy import Lazy
 from hermetic.session.environment import Environment
 
-HELP = "Type a command; its state is kept. Ctrl-C ends what runs, :q leaves."
+if TYPE_CHECKING:
+    import readline
+
+    from hermetic.serve import server, static_files
+else:
+    server, static_files = Lazy("hermetic.serve.server"), Lazy("hermetic.serve.static_files")
+    try:
+        import readline
+    except ImportError:  # a Python without it: the prompt then has no line editing
+        readline = None
+
+HELP = "Type a command; its state is kept. Ctrl-C ends what runs; at an empty prompt it leaves, as :q does."
+MOST_HISTORY = 1000  # commands that are kept
 
 
 def _demo(given: argparse.Namespace) -> int:
     """Runs the scripted steps, then a prompt where a terminal is attached."""
-    with asyncio.Runner() as runner:
+    has_prompt = sys.stdin.isatty() and sys.stdout.isatty() and not given.once
+    with asyncio.Runner() as runner, _console() if given.console and has_prompt else nullcontext():
         environment = runner.run(_open(given))
         try:
-            runner.run(Tour(environment, color=sys.stdout.isatty()).run())
-            if sys.stdin.isatty() and sys.stdout.isatty() and not given.no_prompt:
-                _take_commands(runner, environment)
+            runner.run(Tour(environment, color=has_colours(sys.stdout)).run())
+            if has_prompt:
+                with _history():
+                    _take_commands(runner, environment)
         finally:
             runner.run(environment.close())
     return 0
+
+
+@contextmanager
+def _console() -> Iterator[None]:
+    """The console in the background, with its URL printed; a line on why it is missing where it cannot be had."""
+    try:
+        check_installed()
+        if not static_files.is_built():
+            raise ConfigError(static_files.HOW_TO_BUILD)
+        settings = settings_here()
+        options = server.ServerOptions(record=recorded(settings))
+        console = server.ConsoleServer(options, DenyRules(settings).guard_environment)
+    except ConfigError as error:
+        report_error(f"going on without the console: {error}", 0)
+        yield
+        return
+    for name in ("hermetic.serve", "uvicorn.error"):  # a refused request is no line for the prompt
+        logging.getLogger(name).addHandler(logging.NullHandler())
+        logging.getLogger(name).propagate = False
+    with console.in_background():
+        print(f"Watch it in your browser: {console.access.start_url()}\n", flush=True)
+        yield
+
+
+@contextmanager
+def _history() -> Iterator[None]:
+    """Line editing with the commands of earlier times, where Python has it."""
+    if readline is None:
+        yield
+        return
+    path = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state", "hermetic", "demo-history").expanduser()
+    readline.set_history_length(MOST_HISTORY)
+    with suppress(OSError):
+        readline.read_history_file(path)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            readline.write_history_file(path)
 
 
 async def _open(given: argparse.Namespace) -> Environment:
@@ -52,6 +116,8 @@ def _take_commands(runner: asyncio.Runner, environment: Environment) -> None:
             return
         except KeyboardInterrupt:
             print()
+            if readline is None or not readline.get_line_buffer():
+                return
             continue
         if text.strip() in (":q", ":quit"):
             return
@@ -92,14 +158,14 @@ class Tour:
         self._bold, self._dim, self._plain = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if color else ("", "", "")
 
     async def run(self) -> None:
-        """Runs every step."""
+        """Runs every step. The console shows the newest first: the many commands of one step come before the others."""
+        await self._speed()
         for title, commands in STEPS.items():
             self._title(title)
             for text in commands:
                 await self._show(text)
         await self._timeout()
         await self._background()
-        await self._speed()
 
     async def _timeout(self) -> None:
         self._title("A timeout ends the whole tree, also what tried to get away")
@@ -151,8 +217,15 @@ class Tour:
 
 COMMANDS = {
     "demo": Command(
-        "Opens an environment, runs commands in it and tells what happened; then takes yours.",
-        takes(add_environment_options, option("--no-prompt", action="store_true", help="leave after the tour")),
+        """\
+Opens an environment, runs commands in it and tells what happened; then takes yours.
+
+  hermetic demo --env sandbox""",
+        takes(
+            add_environment_options,
+            option("--once", "--no-prompt", action="store_true", help="leave after the tour"),
+            option("--console", action="store_true", help="show it in the browser too, while commands are taken"),
+        ),
         _demo,
     ),
 }

@@ -1,5 +1,6 @@
 """The table of commands, and `main`, which runs one and turns its errors into exit codes."""
 
+import argparse
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,12 +30,14 @@ class Entry(NamedTuple):
 
 # A module is imported when one of its commands is used: `hermetic version` does not wait for the others.
 _RUN, _ATTACH, _MANAGE = Lazy("hermetic.cli.run"), Lazy("hermetic.cli.attach"), Lazy("hermetic.cli.manage")
-_WATCH = Lazy("hermetic.cli.watch")
+_WATCH, _STOP, _RECORD = Lazy("hermetic.cli.watch"), Lazy("hermetic.cli.stop"), Lazy("hermetic.cli.record")
 COMMANDS: Mapping[str, Entry] = {
     "run": Entry("run a command, stream its output, exit with its code", _RUN),
     "shell": Entry("an interactive shell in an environment", _RUN),
     "code": Entry("run a Python script that calls the tools", Lazy("hermetic.cli.code")),
+    "fleet": Entry("run a batch of tasks, resumed after a crash", Lazy("hermetic.cli.fleet")),
     "ps": Entry("what runs where", _MANAGE),
+    "top": Entry("what uses CPU and memory, live", Lazy("hermetic.cli.top")),
     "logs": Entry("the output of a process", _MANAGE),
     "attach": Entry("watch a process and type to it", _ATTACH),
     "secret": Entry("type a password into a process, unseen", _ATTACH),
@@ -43,11 +46,18 @@ COMMANDS: Mapping[str, Entry] = {
     "envs": Entry("the environments of this user", _MANAGE),
     "inspect": Entry("all about an environment or a process", _WATCH),
     "events": Entry("starts and ends of processes, as they happen", _WATCH),
+    "approvals": Entry("what agents ask, and your answers", Lazy("hermetic.cli.approvals")),
+    "stop": Entry("freeze or end what agents run, and hold their calls", _STOP),
+    "release": Entry("let stopped agents go on", _STOP),
+    "record": Entry("record a process, a task or a command", _RECORD),
+    "play": Entry("play a recording", _RECORD),
     "cp": Entry("copy files into an environment and out of it", Lazy("hermetic.cli.cp")),
+    "port": Entry("reach a port inside an environment", Lazy("hermetic.cli.port")),
     "rm": Entry("end environments and all that runs in them", _MANAGE),
     "gc": Entry("remove what killed processes left", _MANAGE),
     "policy": Entry("what a command would do, and why", Lazy("hermetic.cli.policy")),
     "config": Entry("the settings in use here, and the source of each", Lazy("hermetic.cli.config")),
+    "serve": Entry("the console: a page with environments, commands, terminals", Lazy("hermetic.cli.serve")),
     "mcp": Entry("the tools for an MCP client, such as Claude Code", Lazy("hermetic.cli.mcp")),
     "demo": Entry("show what Hermetic does, then take commands", Lazy("hermetic.cli.demo")),
     "doctor": Entry("what works here, what not, and what to do", Lazy("hermetic.cli.doctor")),
@@ -55,6 +65,22 @@ COMMANDS: Mapping[str, Entry] = {
     "runtime": Entry("the portable Python and bash for images without them", Lazy("hermetic.cli.runtime")),
     "version": Entry("the version of Hermetic", Lazy("hermetic.cli.version")),
 }
+
+# In the order of the help.
+GROUPS: Mapping[str, str] = {
+    "Run": "run shell code fleet",
+    "Watch": "ps top logs attach events inspect record play",
+    "Act": "secret wait kill cp port approvals stop release",
+    "Environments": "envs rm gc runtime",
+    "For agents and people": "serve mcp",
+    "About this machine": "doctor config policy demo completion version",
+}
+EXAMPLES = """\
+  hermetic run -- 'make && make test'        here; exits with the command's code
+  hermetic run --env sandbox -- ./configure  in bubblewrap, without network
+  hermetic run -d --task web -- npm start    in the background, by task
+  hermetic shell web                         a terminal beside it
+  hermetic serve                             all of it in a browser"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,15 +127,25 @@ def _parser(chosen: str | None, command: Command | None) -> tuple[Parser, list[s
     """The parser of all commands, in which only the chosen one knows its arguments; and that one's options."""
     parser = Parser(
         prog="hermetic",
-        description="The execution layer for AI agents. `hermetic COMMAND --help` tells more.",
+        usage="hermetic COMMAND [OPTION…]",
+        description=_overview(),
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_true", help="the same as `hermetic version`")
-    subparsers = parser.add_subparsers(metavar="COMMAND")
-    for name, entry in COMMANDS.items():
+    subparsers = parser.add_subparsers(metavar="COMMAND", prog="hermetic", help=argparse.SUPPRESS)
+    for name in COMMANDS:
         if name == chosen and command is not None:
             command.declare(subparsers.add_parser(name, description=command.description, usage=command.usage))
         else:
-            subparsers.add_parser(name, help=entry.meaning)
+            subparsers.add_parser(name)
     helped = subparsers.choices[chosen] if chosen is not None else parser
     return parser, sorted(set(re.findall(r"--[a-z][a-z-]*", helped.format_help())))
+
+
+def _overview() -> str:
+    """What there is: the examples, then every command with its meaning."""
+    parts = ["The execution layer for AI agents.", EXAMPLES]
+    for title, names in GROUPS.items():
+        lines = [f"  {name:<12}{COMMANDS[name].meaning}" for name in names.split()]
+        parts.append("\n".join([f"{title}:", *lines]))
+    return "\n\n".join([*parts, "`hermetic COMMAND --help` has the options of a command, and examples."])

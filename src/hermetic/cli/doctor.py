@@ -7,9 +7,12 @@ import os
 import shutil
 import sys
 import time
+from typing import Literal
 
+from hermetic.cli.colours import shown_state
 from hermetic.cli.command import FAILED, JSON, Command
 from hermetic.cli.report import one_line, print_json
+from hermetic.config import load
 from hermetic.contract.environment import Finding
 from hermetic.contract.errors import ConfigError, ExecutionError
 from hermetic.environments import catalog
@@ -17,6 +20,7 @@ from hermetic.environments.checkup import probe
 from hermetic.fleet.opening import open as open_environment
 from hermetic.registry.private import spool_base
 from hermetic.registry.records import Records, runtime_root
+from hermetic.tools.web.tool import Web
 
 NEEDED = frozenset({"python", "bash", "runtime directory", "local"})
 
@@ -28,7 +32,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
         print_json(checks)
     else:
         for check in checks:
-            print(f"{check.state:8} {check.name:18} {one_line(check.found, 160)}")
+            print(f"{shown_state(f'{check.state:8}', sys.stdout)} {check.name:18} {one_line(check.found, 160)}")
             if check.advice:
                 print(f"{'':27} → {one_line(check.advice, 300)}")
     is_well = all(check.state in ("ok", "weak") for check in checks if check.name in NEEDED)
@@ -51,7 +55,7 @@ async def all_checks() -> list[Check]:
     plain = [_python(), await _bash(), _subreaper(), _runtime_directory(), _spool()]
     others = [kind for kind in catalog.kinds() if kind not in ("local", *catalog.ALIASES)]
     checks = [*plain, await _local(), *await asyncio.gather(*map(_kind, others))]
-    return [*checks, *_aliases(checks)]
+    return [*checks, *_aliases(checks), _web()]
 
 
 def _aliases(checks: list[Check]) -> list[Check]:
@@ -153,6 +157,28 @@ async def _kind(kind: str) -> Check:
     return Check(name=kind, state=finding.state, found=finding.found, advice=finding.advice)
 
 
+def _web() -> Check:
+    """Which web tools can be used, by the settings; nothing is fetched."""
+    try:
+        web = Web(load().web, os.environ)
+    except ConfigError as error:
+        return Check(name="web", state="broken", found=str(error), advice="see the message")
+    missing = {"web_search": web.search_missing(), "web_extract": web.extract_missing()}
+    usable = [name for name, why in missing.items() if why is None]
+    advice = "; ".join(dict.fromkeys(filter(None, missing.values())))
+    found = f"{' and '.join(usable) or 'neither web_search nor web_extract'} can be used"
+    state: Literal["ok", "weak", "missing"] = "missing" if not usable else "weak" if advice else "ok"
+    return Check(name="web", state=state, found=found, advice=advice)
+
+
 COMMANDS = {
-    "doctor": Command("Tries what Hermetic needs and says what works here, what not, and what to do.", JSON, _doctor),
+    "doctor": Command(
+        """\
+Tries what Hermetic needs and says what works here, what not, and what to do.
+
+  hermetic doctor
+  hermetic doctor --json""",
+        JSON,
+        _doctor,
+    ),
 }

@@ -52,7 +52,7 @@ async def attached(wanted: str | None = None) -> AsyncIterator[list[KnownEnviron
     """Attaches to every recorded environment, or to the wanted one; releases them at the end."""
     records = Records(runtime_root())
     chosen = records.all() if wanted is None else [find_record(records, wanted)]
-    environments = await asyncio.gather(*map(_attach, chosen))
+    environments = await asyncio.gather(*map(attach_known, chosen))
     try:
         yield environments
     finally:
@@ -104,9 +104,10 @@ async def processes_of(known: KnownEnvironment) -> list[KnownProcess]:
         return []
 
 
-async def _attach(record: EnvironmentRecord) -> KnownEnvironment:
+async def attach_known(record: EnvironmentRecord, *, observes: bool = False) -> KnownEnvironment:
+    """A recorded environment; a client that `observes` does not prolong its lease."""
     try:
-        return KnownEnvironment(record, await attach_environment(record.id, patience=0))
+        return KnownEnvironment(record, await attach_environment(record.id, patience=0, observes=observes))
     except Unreachable as error:
         return KnownEnvironment(record, None, str(error), error.state)
     except ExecutionError as error:

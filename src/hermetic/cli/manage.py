@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -21,8 +22,15 @@ from hermetic.cli.lookup import (
     processes_of,
 )
 from hermetic.cli.report import age, one_line, print_json, print_table, size, span
+from hermetic.cli.times import seconds_since
 from hermetic.contract.environment import EnvironmentInfo, EnvironmentRecord
-from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument, Unreachable
+from hermetic.contract.errors import (
+    EnvironmentUnavailable,
+    ExecutionError,
+    InvalidArgument,
+    Unreachable,
+    Unsupported,
+)
 from hermetic.contract.limits import KILL_GRACE
 from hermetic.environments import catalog
 from hermetic.environments.unix_socket import is_listened_in
@@ -31,10 +39,13 @@ from hermetic.fleet.opening import attach, attach_environment
 from hermetic.registry.janitor_process import UNREACHABLE
 from hermetic.registry.records import DamagedRecord, Records, id_for_task, is_id, runtime_root
 from hermetic.session.environment import Environment, forget
-from hermetic.session.keeping import disk_bytes
+from hermetic.session.keeping import disk_bytes, link_of
+from hermetic.session.output import offset_since
+
+Fields = dict[str, object]
 
 TAIL_PIECE = 1 << 16  # bytes that are searched for lines at a time
-MOST_SHOWN = 200  # characters of a name
+MOST_SHOWN = 200  # characters of a line
 
 
 def _ps_arguments(parser: argparse.ArgumentParser) -> None:
@@ -150,6 +161,9 @@ def _logs_arguments(parser: argparse.ArgumentParser) -> None:
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--offset", metavar="N", type=int, default=0, help="start at this byte")
     start.add_argument("--tail", metavar="N", type=int, help="only the last N lines")
+    start.add_argument(
+        "--since", metavar="T", help="only output of the last 90s, 30m, 12h or 7d, or since a time: 2026-11-16T19:30"
+    )
     add_in_option(parser)
     parser.add_argument("id", metavar="ID", help="an id from `hermetic ps -a`, or the start of one")
 
@@ -163,16 +177,27 @@ def _logs(arguments: argparse.Namespace) -> int:
 
 
 async def _print_log(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    since = None if arguments.since is None else seconds_since(arguments.since)
     async with attached(arguments.within) as environments:
         found = await find_process(environments, arguments.id)
         log = f"{found.info.id}/err" if arguments.stderr else found.info.id
-        start = arguments.offset
+        start = arguments.offset if since is None else await _offset_since(found.environment, log, since)
         if arguments.tail is not None:
             written = found.info.err or 0 if arguments.stderr else found.info.out
             start = await _last_lines(found.environment, log, written, max(0, arguments.tail))
         copy = LogCopy(found.environment, log, lambda data: interrupts.write(1, data), start)
         await (copy.to_the_end() if arguments.follow else copy.to_now())
         return copy.dropped
+
+
+async def _offset_since(environment: Environment, log: str, age: float) -> int:
+    try:
+        return await offset_since(link_of(environment), log, age)
+    except Unsupported:
+        raise Unsupported(
+            "the environment was opened by an older version, which does not know when output came; use --tail",
+            capability="since",
+        ) from None
 
 
 async def _last_lines(environment: Environment, log: str, end: int, lines: int) -> int:
@@ -197,6 +222,7 @@ async def _last_lines(environment: Environment, log: str, end: int, lines: int) 
 def _kill_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grace", metavar="S", type=float, default=KILL_GRACE, help="seconds (default: %(default)s)")
     parser.add_argument("--signal", metavar="NAME", help="only send this signal to the tree: INT, USR1, 9 …")
+    parser.add_argument("--json", action="store_true", help="as JSON")
     add_in_option(parser)
     parser.add_argument("ids", nargs="+", metavar="ID", help="an id from `hermetic ps`, or the start of one")
 
@@ -207,24 +233,38 @@ def _kill(arguments: argparse.Namespace) -> int:
 
 
 async def _kill_all(arguments: argparse.Namespace) -> int:
-    code = 0
     async with attached(arguments.within) as environments:
-        for wanted in arguments.ids:
-            try:
-                print(one_line(await _kill_one(environments, wanted, arguments)))
-            except ExecutionError as error:
-                code = report_error(error, FAILED)
+        return await _each(arguments.ids, lambda id: _kill_one(environments, id, arguments), arguments.json)
+
+
+async def _each(names: Iterable[str], act: Callable[[str], Awaitable[tuple[str, Fields]]], as_json: bool) -> int:
+    """Prints what came of each, as a line or as fields; returns 1 if one failed."""
+    code, done = 0, []
+    for name in names:
+        try:
+            line, fields = await act(name)
+            done.append(fields)
+            if not as_json:
+                print(one_line(line, MOST_SHOWN))
+        except ExecutionError as error:
+            done.append({"name": name, "error": str(error)})
+            code = report_error(error, FAILED)
+    if as_json:
+        print_json(done)
     return code
 
 
-async def _kill_one(environments: list[KnownEnvironment], wanted: str, arguments: argparse.Namespace) -> str:
+async def _kill_one(
+    environments: list[KnownEnvironment], wanted: str, arguments: argparse.Namespace
+) -> tuple[str, Fields]:
     found = await find_process(environments, wanted)
     process = await found.environment.process(found.info.id)
     if arguments.signal is not None:
         name: str = arguments.signal
         await process.signal(int(name) if name.isdigit() else name)
-        return f"{process.id}: sent {name}"
-    return f"{process.id}: {await process.kill(arguments.grace)}"
+        return f"{process.id}: sent {name}", {"name": wanted, "id": process.id, "signal": name}
+    ending = await process.kill(arguments.grace)
+    return f"{process.id}: {ending}", {"name": wanted, "id": process.id, "ending": ending}
 
 
 def _rm_arguments(parser: argparse.ArgumentParser) -> None:
@@ -232,6 +272,7 @@ def _rm_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--session", metavar="NAME", help="end only this session: its next command starts afresh ('': the default one)"
     )
+    parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument("names", nargs="*", metavar="TASK", help="a task, an id, or the start of an id")
 
 
@@ -242,18 +283,13 @@ def _rm(arguments: argparse.Namespace) -> int:
     records = Records(runtime_root())
     known = [record.id for record in records.all()] + [damaged.environment for damaged in records.damaged()]
     names = known if arguments.all else arguments.names
-    return asyncio.run(_remove_all(records, names, arguments.session))
+    session = arguments.session
 
+    async def remove(name: str) -> tuple[str, Fields]:
+        done = await (_remove(records, name) if session is None else _reset(records, name, session))
+        return done, {"name": name, "removed": done}
 
-async def _remove_all(records: Records, names: list[str], session: str | None) -> int:
-    code = 0
-    for name in dict.fromkeys(names):
-        try:
-            done = await (_remove(records, name) if session is None else _reset(records, name, session))
-            print(one_line(done, MOST_SHOWN))
-        except ExecutionError as error:
-            code = report_error(error, FAILED)
-    return code
+    return asyncio.run(_each(dict.fromkeys(names), remove, arguments.json))
 
 
 async def _remove(records: Records, name: str) -> str:
@@ -322,18 +358,57 @@ def _gc(arguments: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "ps": Command("What runs in the environments of this user.", _ps_arguments, _ps),
-    "envs": Command("The environments of this user on this machine.", _envs_arguments, _envs),
-    "logs": Command("The output of a process or command, as it was printed.", _logs_arguments, _logs),
+    "ps": Command(
+        """\
+What runs in the environments of this user.
+
+  hermetic ps
+  hermetic ps --all --in web""",
+        _ps_arguments,
+        _ps,
+    ),
+    "envs": Command(
+        """\
+The environments of this user on this machine.
+
+  hermetic envs
+  hermetic envs --json""",
+        _envs_arguments,
+        _envs,
+    ),
+    "logs": Command(
+        """\
+The output of a process or command, as it was printed.
+
+  hermetic logs -f --tail 20 web-server
+  hermetic logs --since 5m web-server""",
+        _logs_arguments,
+        _logs,
+    ),
     "kill": Command(
-        "Ends processes with their whole trees: TERM, then KILL to what is left after the grace.",
+        """\
+Ends processes with their whole trees: TERM, then KILL to what is left after the grace.
+
+  hermetic kill web-server
+  hermetic kill --signal HUP web-server""",
         _kill_arguments,
         _kill,
     ),
-    "rm": Command("Ends environments: all that runs in them, and their records.", _rm_arguments, _rm),
+    "rm": Command(
+        """\
+Ends environments: all that runs in them, and their records.
+
+  hermetic rm web
+  hermetic rm --all""",
+        _rm_arguments,
+        _rm,
+    ),
     "gc": Command(
-        "Removes what killed processes left: records, directories and containers of environments that "
-        "are gone. What lives, or is being opened, is left alone.",
+        """\
+Removes what killed processes left: records, directories and containers of environments that are gone. What lives, or is
+being opened, is left alone.
+
+  hermetic gc""",
         _gc_arguments,
         _gc,
     ),

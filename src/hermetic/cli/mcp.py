@@ -13,9 +13,9 @@ from hermetic.cli.opening import (
     add_environment_options,
     current_directory,
     given_options,
-    log_progress,
     option_errors,
 )
+from hermetic.cli.progress import log_progress
 from hermetic.contract.errors import ConfigError, InvalidArgument
 from hermetic.environments import catalog
 from hermetic.mcp import clients, stdio
@@ -32,7 +32,10 @@ PASSED_ON = ("env", *SHORT, "task", "directory", "wait")  # options that a print
 ABOUT = """\
 Serves the tools to the MCP client that started it, over standard input and output, until the client closes its end.
 Commands run in an environment of this client alone, which ends with it, or in the environment of --task. With
---print-config the configuration for a client is printed instead, with the other options of this command line."""
+--print-config the configuration for a client is printed instead, with the other options of this command line.
+
+  hermetic mcp --print-config claude-code
+  hermetic mcp --env sandbox"""
 
 
 def _mcp_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +48,9 @@ def _mcp_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         help=f"seconds that the client waits for a call (default: by its name, else {clients.WAIT:g}); "
         "a longer command continues as a process",
+    )
+    parser.add_argument(
+        "--url", metavar="URL", help="with --print-config: of a `hermetic serve` that the client connects to"
     )
     parser.add_argument(
         "--print-config",
@@ -60,6 +66,8 @@ def _mcp(arguments: argparse.Namespace) -> int:
         raise InvalidArgument("--wait is seconds above zero", argument="wait")
     if arguments.print_config is not None:
         return _print_config(arguments)
+    if arguments.url is not None:
+        raise InvalidArgument("--url goes with --print-config", argument="url")
     if importlib.util.find_spec("mcp") is None:
         raise ConfigError("the package mcp is missing; install it with: pip install 'hermetic[mcp]'", setting="mcp")
     if arguments.env is not None:
@@ -87,6 +95,8 @@ def serve_options(arguments: argparse.Namespace) -> "client.ServeOptions":
 
 
 def _print_config(arguments: argparse.Namespace) -> int:
+    if arguments.url is not None:
+        return _print_http_config(arguments)
     command = ["hermetic", "mcp"]
     for name, value in vars(arguments).items():
         if name in PASSED_ON and value is not None:
@@ -96,6 +106,22 @@ def _print_config(arguments: argparse.Namespace) -> int:
     found = clients.configuration(arguments.print_config, command)
     print(found.text)
     sys.stderr.write(f"hermetic: this belongs into {found.file}\n")
+    return 0
+
+
+def _print_http_config(arguments: argparse.Namespace) -> int:
+    """The other options are of the server: `hermetic serve` takes them."""
+    for name, value in vars(arguments).items():
+        if (name in PASSED_ON and value is not None) or (name == "options" and value):
+            option = "-o" if name == "options" else f"--{name}"
+            raise InvalidArgument(f"{option} does not go with --url: the server decides it", argument=name)
+    url = arguments.url.rstrip("/")
+    if not url.startswith(("http://", "https://")):
+        raise InvalidArgument("--url is the address of the server, like http://127.0.0.1:7625", argument="url")
+    found = clients.http_configuration(arguments.print_config, url if url.endswith("/mcp") else f"{url}/mcp")
+    print(found.text)
+    sys.stderr.write(f"hermetic: this belongs into {found.file}\n")
+    sys.stderr.write(f"hermetic: set {clients.TOKEN} to a token: hermetic serve token --scope mcp --expires 30d\n")
     return 0
 
 

@@ -1,19 +1,15 @@
-"""The environment that the settings and the command line choose: its options, the denying rules, its start."""
+"""The environment that the settings and the command line choose: its options and the denying rules."""
 
 import argparse
-import asyncio
-import logging
 import os
 import shlex
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from hermetic.contract.errors import ConfigError
-from hermetic.contract.printable import one_line
 from hermetic.environments import catalog
 from hermetic.environments.options import MissingOption, UnknownOption, choices
 from hermetic.fleet.opening import is_living
@@ -178,42 +174,3 @@ class DenyRules:
         text = command if isinstance(command, str) else shlex.join(command)
         context = contexts.PolicyContext(backend.kind, backend.isolation, backend.options)
         await self._gate.command(task or "hermetic", text, context, cwd=cwd)
-
-
-SLOW_SECONDS = 1.5  # of a start before it is reported
-
-
-class _OneLine(logging.Formatter):
-    """One printable line; a log message may quote an engine."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return f"hermetic: {one_line(record.getMessage(), 1000)}"
-
-
-@contextmanager
-def slow_start(kind: str, options: Mapping[str, Any], is_open: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Reports a slow start of an environment, where stderr is a terminal."""
-
-    def report() -> None:
-        if not is_open():
-            image = options.get("image")
-            of = f" from the image {image}; it is pulled or built first where it is not here yet" if image else ""
-            sys.stderr.write(f"hermetic: starting {one_line(f'{kind}{of}')}\n")
-
-    if not sys.stderr.isatty():
-        yield
-        return
-    timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, report)
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def log_progress() -> None:
-    """From now on, log messages such as the build of an image go to stderr, line by line."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(_OneLine())
-    log = logging.getLogger("hermetic")
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)

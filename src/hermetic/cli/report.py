@@ -1,5 +1,6 @@
 """Output for people and machines: tables, ages, sizes, JSON."""
 
+import getpass
 import os
 import re
 import sys
@@ -8,13 +9,22 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from hermetic.cli.colours import has_colours, state
 from hermetic.contract.printable import is_printable, one_line
 
-__all__ = ["age", "one_line", "print_json", "print_table", "size", "span"]
+__all__ = ["age", "one_line", "print_json", "print_table", "size", "span", "table", "user_name"]
 
 _SPECIAL = re.compile(r"[^\n -~]")
 LEAST_COLUMNS = 20  # of the last column of a table
 MOST_COLUMNS = 1000
+
+
+def user_name() -> str:
+    """The name of this program's user; one without an entry in the user database has a number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 def print_json(value: object) -> None:
@@ -38,12 +48,23 @@ def _escape(char: str) -> str:
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Prints rows with their columns aligned; on a terminal the last column ends where the line does."""
+    for line in table(headings, rows, _columns(), colours=has_colours(sys.stdout)):
+        print(line)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], columns: int, *, colours: bool) -> list[str]:
+    """The lines of a table that is so wide. States get colours."""
     lines = [headings, *([one_line(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings) - 1)]
-    room = _columns() - sum(widths) - 2 * len(widths)
+    room = columns - sum(widths) - 2 * len(widths)
+    shown = []
     for line in lines:
-        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
-        print("  ".join([*padded, one_line(line[-1], max(room, LEAST_COLUMNS))]).rstrip())
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
+        cells.append(one_line(line[-1], max(room, LEAST_COLUMNS)))
+        if colours and line is not headings:
+            cells = [state(cell) if heading == "STATE" else cell for heading, cell in zip(headings, cells, strict=True)]
+        shown.append("  ".join(cells).rstrip())
+    return shown
 
 
 def _columns() -> int:

@@ -10,6 +10,7 @@ import secrets
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermetic.cli.command import BAD_USAGE, Command, report_error
@@ -21,20 +22,21 @@ from hermetic.cli.opening import (
     add_environment_options,
     choose,
     given_options,
-    log_progress,
     option_errors,
-    slow_start,
 )
+from hermetic.cli.progress import Progress, log_progress, slow_start
 from hermetic.cli.report import one_line, print_json
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Ending, Lost, TimedOut
 from hermetic.contract.errors import InvalidArgument, NotPermitted
+from hermetic.contract.process import PERSON
 from hermetic.fleet.opening import LivesOtherwise
 from hermetic.fleet.opening import open as open_environment
 from hermetic.resident.lazy import Lazy
 from hermetic.session.arguments import check_positive
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
+from hermetic.session.terminal import BASH_MARKS
 
 if TYPE_CHECKING:
     from hermetic.cli import attach
@@ -58,7 +60,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_options(parser)
     parser.add_argument("--task", metavar="T", help="run in the environment of this task, opened if it does not live")
     parser.add_argument("--timeout", metavar="S", type=float, help="end the whole tree after so many seconds")
-    _add_command_options(parser)
+    add_command_options(parser)
     parser.add_argument("-d", "--detach", action="store_true", help="run it in the background and print its id")
     parser.add_argument("-t", "--tty", action="store_true", help="run it on a terminal of its own, shown on yours")
     parser.add_argument("--separate", action="store_true", help="keep stderr apart from stdout")
@@ -69,14 +71,15 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _shell_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_options(parser)
-    _add_command_options(parser)
+    add_command_options(parser)
     parser.add_argument("task", nargs="?", metavar="TASK", help="its environment, opened if it does not live")
     parser.set_defaults(
         command=["--", SHELL], tty=True, detach=False, timeout=None, separate=False, json=False, verbose=False
     )
 
 
-def _add_command_options(parser: argparse.ArgumentParser) -> None:
+def add_command_options(parser: argparse.ArgumentParser) -> None:
+    """Declares --cwd and -e."""
     parser.add_argument("--cwd", metavar="D", help="directory for this command alone")
     parser.add_argument(
         "-e",
@@ -89,10 +92,14 @@ def _add_command_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+Record = Callable[[Environment, Process], AbstractAsyncContextManager[None]]
 STDOUT, STDERR = 1, 2
 RESULT_FIELDS = "exit_code ending output stderr truncated total_bytes stderr_bytes duration cwd notes log"  # as JSON
 
 SHELL = 'exec "$BASH" -i'  # in a directory and with variables as the task's session has them
+
+# The tag of what a person runs: `hermetic stop`, which is for agents, spares it. A command inside is no person.
+OF_PERSON = "" if "HERMETIC_COMMAND" in os.environ else f"{PERSON}command line"
 
 NOT_DONE = 125  # the environment failed, not the command
 
@@ -122,12 +129,13 @@ def _main(arguments: argparse.Namespace) -> int:
     """Runs the command; its exit code."""
     log_progress()
     try:
-        return run_interruptibly(lambda interrupts: _run(arguments, interrupts))
+        return run_interruptibly(lambda interrupts: run_command(arguments, interrupts))
     except LivesOtherwise as error:
         return report_error(_task_differs(arguments, error), BAD_USAGE)
 
 
-async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+async def run_command(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    """Opens the environment and runs the command there; its exit code."""
     words = _command(arguments.command)
     if arguments.timeout is not None and not arguments.timeout > 0:
         raise InvalidArgument("--timeout is seconds above zero; leave it out for no limit", argument="timeout")
@@ -136,7 +144,7 @@ async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         timeout=arguments.timeout,
         cwd=arguments.cwd,
         separate=arguments.separate,
-        env=dict(map(_variable, arguments.variables)),
+        env={**(BASH_MARKS if words == [SHELL] else {}), **dict(map(_variable, arguments.variables))},
     )
     _check_together(arguments)
     is_new_task = arguments.detach and arguments.task is None
@@ -149,7 +157,8 @@ async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         code, notes = await _choose(arguments, environment, wanted, interrupts)
         has_run = True
     finally:
-        await shielded(environment.close(remove=is_new_task and not has_run))
+        with Progress("ending the environment, with files copied back where it mirrors a directory"):
+            await shielded(environment.close(remove=is_new_task and not has_run))
     if arguments.verbose:
         left_out = chosen.settings.notes if chosen.settings is not None else ()
         sys.stderr.writelines(f"hermetic: {one_line(note)}\n" for note in (*left_out, *notes))
@@ -217,7 +226,7 @@ async def _choose(
     if arguments.detach:
         return await start_in_background(environment, wanted, as_json=arguments.json)
     if arguments.tty:
-        return await run_on_terminal(environment, wanted, interrupts)
+        return await run_on_terminal(environment, wanted, interrupts, getattr(arguments, "record", None))
     if arguments.task is None and not arguments.json and (arguments.separate or has_input()):
         return await run_as_process(environment, wanted, interrupts)
     return await run_in_session(environment, wanted, interrupts, as_json=arguments.json)
@@ -226,7 +235,7 @@ async def _choose(
 async def start_in_background(environment: Environment, wanted: RunRequest, *, as_json: bool) -> Outcome:
     """Starts it and prints its id; the environment lives on with its task."""
     process = await environment.start(
-        wanted.command, cwd=wanted.cwd, env=wanted.env, separate=wanted.separate, stdin="pipe"
+        wanted.command, cwd=wanted.cwd, env=wanted.env, separate=wanted.separate, stdin="pipe", tag=OF_PERSON
     )
     if as_json:
         print_json({"id": process.id, "environment": environment.id, "task": environment.task})
@@ -238,16 +247,25 @@ async def start_in_background(environment: Environment, wanted: RunRequest, *, a
     return 0, ()
 
 
-async def run_on_terminal(environment: Environment, wanted: RunRequest, interrupts: Interrupts) -> Outcome:
-    """Runs it on a terminal of its own that is shown on ours; one of a task can be left running."""
+async def run_on_terminal(
+    environment: Environment, wanted: RunRequest, interrupts: Interrupts, record: Record | None = None
+) -> Outcome:
+    """Runs it on a terminal of its own that is shown on ours; one of a task can be left running.
+
+    `record` is entered with the process, until it ends or is left.
+    """
     size = os.get_terminal_size(0) if os.isatty(0) else os.terminal_size((80, 24))
     process = await environment.start(
-        wanted.command, cwd=wanted.cwd, env=wanted.env, pty=True, rows=size.lines, cols=size.columns
-    )
+        wanted.command,
+        cwd=wanted.cwd, env=wanted.env, pty=True, rows=size.lines, cols=size.columns, tag=OF_PERSON,
+    )  # fmt: skip
     can_detach = environment.task is not None
     try:
-        async with asyncio.timeout(wanted.timeout):
-            ending = await attach.show_process(environment, process, interrupts, can_detach=can_detach, ends_input=True)
+        async with record(environment, process) if record else nullcontext(), asyncio.timeout(wanted.timeout):
+            keyboard = attach.Keyboard(process)
+            ending = await attach.show_process(
+                environment, keyboard, interrupts, can_detach=can_detach, ends_input=True
+            )
     except TimeoutError:
         await shielded(process.kill())
         ending = TimedOut(wanted.timeout or 0.0)
@@ -270,6 +288,7 @@ async def run_as_process(environment: Environment, wanted: RunRequest, interrupt
         env=wanted.env,
         separate=wanted.separate,
         stdin="pipe" if has_input() else "null",
+        tag=OF_PERSON,
     )
     streams = {process.id: STDOUT} | ({f"{process.id}/err": STDERR} if wanted.separate else {})
     copying = [environment.follow_log(log, _writer(interrupts, fd)) for log, fd in streams.items()]
@@ -316,7 +335,7 @@ async def run_in_session(
     stdin = b"".join([piece async for piece in pieces(0)]) if has_input() else None
     is_streamed = not as_json and not wanted.separate
     streams: dict[str, Any] = {} if as_json else {"limit": 0, "on_output": write if is_streamed else None}
-    result = await environment.run(**wanted._asdict(), stdin=stdin, **streams)
+    result = await environment.run(**wanted._asdict(), stdin=stdin, tag=OF_PERSON, **streams)
     dropped = 0
     if as_json:
         shown = {name: getattr(result, name) for name in RESULT_FIELDS.split()}

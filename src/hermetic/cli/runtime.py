@@ -2,9 +2,10 @@
 
 import argparse
 import asyncio
+import contextlib
 
 from hermetic.cli.command import Command
-from hermetic.cli.opening import log_progress
+from hermetic.cli.progress import Progress, log_progress
 from hermetic.cli.report import print_json
 from hermetic.environments.runtime import store
 
@@ -27,9 +28,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.action == "list":
         found = [runtime for runtime in store.runtimes() if runtime.lean or not arguments.lean]
     else:
-        if arguments.action == "build":
-            log_progress()
-        found = [asyncio.run(store.portable(lean=arguments.lean))]
+        if is_build := arguments.action == "build":
+            log_progress()  # says when it begins and ends
+        found = [asyncio.run(_portable(arguments.lean, is_shown=not is_build))]
     if arguments.json:
         print_json(found)
         return 0
@@ -39,8 +40,19 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+async def _portable(lean: bool, *, is_shown: bool) -> store.Runtime:
+    with Progress("building the portable runtime") if is_shown else contextlib.nullcontext():
+        return await store.portable(lean=lean)
+
+
 COMMANDS = {
     "runtime": Command(
-        "The portable runtime: this machine's Python and bash for environments that lack them.", _arguments, _run
+        """\
+The portable runtime: this machine's Python and bash for environments that lack them.
+
+  hermetic runtime build
+  hermetic runtime list --json""",
+        _arguments,
+        _run,
     ),
 }

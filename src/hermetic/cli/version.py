@@ -20,5 +20,12 @@ def _version(arguments: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "version": Command("The version of Hermetic and of the Python it runs on.", JSON, _version),
+    "version": Command(
+        """\
+The version of Hermetic and of the Python it runs on.
+
+  hermetic version --json""",
+        JSON,
+        _version,
+    ),
 }

@@ -2,10 +2,13 @@
 
 import argparse
 import asyncio
+import contextlib
+import sys
 from collections.abc import AsyncIterator
 
 import msgspec
 
+from hermetic.cli.colours import shown_state
 from hermetic.cli.command import FAILED, Command
 from hermetic.cli.interrupts import run_interruptibly
 from hermetic.cli.lookup import KnownEnvironment, add_in_option, attached, find_process, find_record
@@ -19,6 +22,7 @@ NOT_ENDED = 124  # as after a timeout of `hermetic run`
 
 def _wait_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", metavar="S", type=float, help="give up after so many seconds; the process runs on")
+    parser.add_argument("--json", action="store_true", help="as JSON")
     add_in_option(parser)
     parser.add_argument("id", metavar="ID", help="an id from `hermetic ps`, or the start of one")
 
@@ -32,15 +36,21 @@ async def _wait_for(arguments: argparse.Namespace) -> int:
     async with attached(arguments.within) as environments:
         found = await find_process(environments, arguments.id)
         process = await found.environment.process(found.info.id)
-        try:
+        ending = None
+        with contextlib.suppress(TimeoutError):
             ending = await process.wait(arguments.timeout)
-        except TimeoutError:
-            return NOT_ENDED
-    print(f"{process.id}: {one_line(str(ending))}")
-    return FAILED if ending.exit_code is None else ending.exit_code
+    code = None if ending is None else ending.exit_code
+    if arguments.json:
+        print_json({"id": process.id, "ending": ending, "exit_code": code})
+    elif ending is not None:
+        print(f"{process.id}: {shown_state(one_line(str(ending)), sys.stdout)}")
+    if ending is None:
+        return NOT_ENDED
+    return FAILED if code is None else code
 
 
 def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="as without it")
     add_in_option(parser)
     parser.add_argument("name", metavar="NAME", help="a task, or the id of an environment or process, or its start")
 
@@ -111,13 +121,26 @@ def _print_event(known: KnownEnvironment, event: str, process: ProcessInfo | Non
 
 COMMANDS = {
     "wait": Command(
-        "Waits until a process has ended; prints how, and exits with its code. 124: it still runs after --timeout.",
+        """\
+Waits until a process has ended; prints how, and exits with its code. 124: it still runs after --timeout.
+
+  hermetic wait --timeout 600 build""",
         _wait_arguments,
         _wait,
     ),
-    "inspect": Command("All that is known of an environment or a process, as JSON.", _inspect_arguments, _inspect),
+    "inspect": Command(
+        """\
+All that is known of an environment or a process, as JSON.
+
+  hermetic inspect web""",
+        _inspect_arguments,
+        _inspect,
+    ),
     "events": Command(
-        "Starts and ends of processes in the environments that live now, as they happen, until Ctrl-C.",
+        """\
+Starts and ends of processes in the environments that live now, as they happen, until Ctrl-C.
+
+  hermetic events --json --in web""",
         _events_arguments,
         _events,
     ),

@@ -1,0 +1,108 @@
+"""`hermetic approvals`: the questions of all agents of this user, and answers to them."""
+
+import argparse
+import asyncio
+import contextlib
+import time
+
+from hermetic.approvals.exchange import SharedRequest
+from hermetic.approvals.prompt import TerminalPrompt, described
+from hermetic.approvals.watching import ApprovalWatch
+from hermetic.cli.command import FAILED, JSON, Command, report_error
+from hermetic.cli.interrupts import Interrupts, run_interruptibly
+from hermetic.cli.report import age, one_line, print_json, span
+from hermetic.contract.approval import ANSWERS, Answer, Denial
+from hermetic.contract.errors import InvalidArgument, UnknownApproval
+
+NAME = "the command line"
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="list|answer|watch")
+    JSON(parser)
+    JSON(actions.add_parser("list", help="what waits for an answer: --json"))
+    answer = actions.add_parser("answer", help="answer one: ID once|session|always|deny, --reason with deny")
+    answer.add_argument("id", metavar="ID", help="or the start of one that is unique")
+    answer.add_argument("answer", choices=ANSWERS)
+    answer.add_argument("--reason", metavar="TEXT", default="", help="of a denial; the model reads it")
+    actions.add_parser("watch", help="ask at this terminal, until Ctrl-C; meanwhile every agent can ask")
+
+
+def _approvals(arguments: argparse.Namespace) -> int:
+    if arguments.action == "answer":
+        return asyncio.run(_answer(arguments.id, arguments.answer, arguments.reason))
+    if arguments.action == "watch":
+        return run_interruptibly(_watch)
+    return asyncio.run(_list(arguments.json))
+
+
+async def _list(as_json: bool) -> int:
+    async with ApprovalWatch(NAME) as watch:
+        pending = watch.pending()
+    if as_json:
+        print_json(pending)
+    elif pending:
+        print("\n\n".join(map(_shown, pending)))
+    if watch.refused:
+        return report_error(watch.refused, FAILED)
+    return 0
+
+
+def _shown(request: SharedRequest) -> str:
+    where = request.where
+    inside = ", which runs inside an environment itself" if where.inside else ""
+    asked = f"asked {age(request.asked)} ago by {one_line(where.program)}, pid {where.pid}{inside}"
+    left = f"{span(max(0.0, request.expires - time.time()))} left for an answer"
+    return f"{request.id}: {asked}; {left}\n{described(request)}"
+
+
+async def _answer(id: str, answer: Answer, reason: str) -> int:
+    async with ApprovalWatch(NAME) as watch:
+        matching = [request.id for request in watch.pending() if id and request.id.startswith(id)]
+        if len(matching) > 1:
+            message = f"{id!r} is the start of several ids: {', '.join(matching)}; give more of it"
+            raise InvalidArgument(message, argument="id")
+        await watch.answer(matching[0] if matching else id, answer, reason)
+    return 0
+
+
+async def _watch(_: Interrupts) -> int:
+    """Asks at the terminal, one question after the other."""
+    if not TerminalPrompt().is_there:
+        raise InvalidArgument("there is no terminal to ask at; `hermetic approvals answer` needs none")
+    turn, asking = asyncio.Lock(), dict[str, asyncio.Task[None]]()
+    async with ApprovalWatch(NAME) as watch, watch.changes() as changes, asyncio.TaskGroup() as tasks:
+        with watch.attend():
+            print("What agents want to do is asked here, until Ctrl-C.", flush=True)
+            for request in watch.pending():
+                asking[request.id] = tasks.create_task(_ask(watch, request, turn))
+            async for change, request, settled in changes:
+                if change == "asked":
+                    asking[request.id] = tasks.create_task(_ask(watch, request, turn))
+                elif settled is not None:
+                    asking.pop(request.id).cancel()
+                    print(f"\n{request.id}: {settled.described()}", flush=True)
+    return 0
+
+
+async def _ask(watch: ApprovalWatch, request: SharedRequest, turn: asyncio.Lock) -> None:
+    async with turn:
+        with contextlib.suppress(TimeoutError, UnknownApproval):  # the end of every request is reported as such
+            said = await TerminalPrompt(max(0.0, request.expires - time.time()))(request)
+            reason = said.reason if isinstance(said, Denial) else ""
+            await watch.answer(request.id, "deny" if isinstance(said, Denial) else said, reason)
+
+
+COMMANDS = {
+    "approvals": Command(
+        """\
+The questions of all agents of this user, and your answers.
+
+  hermetic approvals
+  hermetic approvals answer 3f once
+  hermetic approvals answer 3f deny --reason 'push a branch instead'
+  hermetic approvals watch""",
+        _arguments,
+        _approvals,
+    ),
+}

@@ -1,0 +1,237 @@
+"""`hermetic record` and `hermetic play`: recordings of terminals and processes, as asciinema plays them."""
+
+import argparse
+import asyncio
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import IO
+
+from hermetic.cli import run
+from hermetic.cli.command import BAD_USAGE, JSON, Command, option, report_error
+from hermetic.cli.interrupts import Interrupts, Stopped, run_interruptibly
+from hermetic.cli.lookup import KnownEnvironment, attached, find_process, find_record
+from hermetic.cli.opening import add_environment_options, settings_here
+from hermetic.cli.report import age, print_json, print_table, size
+from hermetic.contract.errors import InvalidArgument, UnknownProcess
+from hermetic.recordings.cast import read_cast
+from hermetic.recordings.recorder import Recorder
+from hermetic.recordings.store import Store, create_file
+from hermetic.redaction.known_secrets import secrets_of
+from hermetic.redaction.redactor import Redactor
+from hermetic.registry.records import Records, runtime_root
+from hermetic.session.environment import Environment
+from hermetic.session.process import Process
+from hermetic.session.terminal_modes import TerminalModes
+
+_CLIPBOARD = re.compile(r"\x1b\]52;[^\x07\x1b]*(\x07|\x1b\\|\Z)")
+
+ABOUT = """\
+Records what a process prints, until it ends or Ctrl-C; or every command of a task, with a mark at the start and the end
+of each; or a command that it runs on your terminal. Secrets that Hermetic knows are hidden. `hermetic play` and
+asciinema play the file.
+
+  hermetic record p-12
+  hermetic record web
+  hermetic record -f demo.cast -- vim notes.txt"""
+
+
+def _record_arguments(parser: argparse.ArgumentParser) -> None:
+    add_environment_options(parser)
+    parser.add_argument(
+        "-f", "--file", dest="output", metavar="FILE", type=Path, help="a new file, instead of the kept recordings"
+    )
+    parser.add_argument("--task", metavar="T", help="run COMMAND in the environment of this task")
+    parser.add_argument("--in", metavar="ENV", dest="within", help="look for ID only in this environment")
+    parser.add_argument("--list", action="store_true", help="the kept recordings")
+    parser.add_argument("--export", metavar="REC", help="copy a kept recording to the file of -f")
+    parser.add_argument("--remove", metavar="REC", help="remove a kept recording")
+    JSON(parser)
+    run.add_command_options(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="ID | TASK | -- COMMAND…")
+    parser.set_defaults(tty=True, detach=False, timeout=None, separate=False, verbose=False)
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    if arguments.list:
+        return _list(arguments.json)
+    if arguments.remove:
+        _store().remove(arguments.remove)
+        return 0
+    if arguments.export:
+        return _export(arguments.export, arguments.output)
+    words, arguments.json = arguments.command, False
+    if words[:1] != ["--"] and len(words) != 1:
+        return report_error("name one process or task, or put -- before a command to run", BAD_USAGE)
+    name, file = _new_file(arguments.output)
+    with _removed_if_empty(file):
+        redact = _redact()
+        if words[0] == "--":
+            arguments.record = lambda environment, process: _recorded(Recorder(environment, file, redact), process)
+            code = run_interruptibly(lambda interrupts: run.run_command(arguments, interrupts))
+        else:
+            code = _record_living(arguments, words[0], file, redact)
+    sys.stderr.write(f"hermetic: recorded; `hermetic play {name}` plays it\n")
+    return code
+
+
+@contextmanager
+def _removed_if_empty(file: IO[bytes]) -> Iterator[None]:
+    """Closes the file, and removes it where nothing was recorded."""
+    try:
+        yield
+    finally:
+        is_empty = not file.tell()
+        file.close()
+        if is_empty:
+            os.unlink(file.name)
+
+
+def _record_living(arguments: argparse.Namespace, name: str, file: IO[bytes], redact: Callable[[str], str]) -> int:
+    try:
+        return run_interruptibly(lambda interrupts: _follow(arguments.within, name, file, redact))
+    except Stopped:  # Ctrl-C is the usual end
+        return 0
+
+
+async def _follow(within: str | None, name: str, file: IO[bytes], redact: Callable[[str], str]) -> int:
+    async with attached(within) as environments:
+        try:
+            found = await find_process(environments, name)
+        except UnknownProcess:
+            environment = _environment(environments, name)
+            await Recorder(environment, file, redact).environment()
+        else:
+            await Recorder(found.environment, file, redact).process(found.info.id)
+    return 0
+
+
+def _environment(environments: list[KnownEnvironment], name: str) -> Environment:
+    record = find_record(Records(runtime_root()), name)
+    known = next((known for known in environments if known.record.id == record.id), None)
+    if known is None or known.environment is None:
+        raise InvalidArgument(f"{name} does not answer: {known.problem if known else 'it is new'}", argument="id")
+    return known.environment
+
+
+@asynccontextmanager
+async def _recorded(recorder: Recorder, process: Process) -> AsyncIterator[None]:
+    """Records while the block lasts; if the process has ended by then, up to its end."""
+    task = asyncio.create_task(recorder.process(process.id))
+    try:
+        yield
+        if (await process.status()).ending is not None:
+            await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _new_file(output: Path | None) -> tuple[str, IO[bytes]]:
+    if output is None:
+        return _store().create()
+    try:
+        return str(output), create_file(output)
+    except FileExistsError:
+        raise InvalidArgument(f"there is a file {output}; name a new one", argument="output") from None
+
+
+def _list(as_json: bool) -> int:
+    found = _store().all()
+    if as_json:
+        print_json(found)
+    else:
+        rows = [(one.id, age(one.started), size(one.size), one.title) for one in found]
+        print_table(("ID", "AGE", "SIZE", "TITLE"), rows)
+    return 0
+
+
+def _export(id: str, output: Path | None) -> int:
+    if output is None:
+        return report_error("name the file: hermetic record --export REC -f FILE", BAD_USAGE)
+    with _opened(id) as kept, _new_file(output)[1] as file:
+        shutil.copyfileobj(kept, file)
+    return 0
+
+
+def _store() -> Store:
+    return Store.of_user(os.environ)
+
+
+def _redact() -> Callable[[str], str]:
+    settings = settings_here()
+    known = secrets_of(os.environ) if settings is None else settings.known_secrets(os.environ)
+    return Redactor(known).redact
+
+
+# -- playing
+def _play(arguments: argparse.Namespace) -> int:
+    """Plays until the end or Ctrl-C."""
+    if not arguments.speed > 0 or not arguments.idle > 0:
+        raise InvalidArgument("--speed and --idle are above zero", argument="speed")
+    return run_interruptibly(lambda interrupts: _show(arguments, interrupts))
+
+
+async def _show(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    modes, speed = TerminalModes(), arguments.speed
+    with _opened(arguments.recording) as file:
+        _, events = read_cast(file)
+        try:
+            due, before = time.monotonic(), 0.0
+            for at, kind, text in events:
+                due += min(at - before, arguments.idle) / speed
+                before = at
+                if kind != "o":
+                    continue
+                if not arguments.cat:
+                    await asyncio.sleep(max(0.0, due - time.monotonic()))
+                data = _CLIPBOARD.sub("", text).encode("utf-8", "replace")
+                modes.feed(data)
+                interrupts.write(1, data)
+        finally:
+            if os.isatty(1):
+                os.write(1, modes.undo())
+    return 0
+
+
+def _opened(name: str) -> IO[bytes]:
+    """A kept recording by its id, or a file."""
+    path = Path(name)
+    try:
+        return open(path if path.exists() else _store().path(name), "rb")
+    except FileNotFoundError:
+        raise InvalidArgument(f"there is no recording {name}; `hermetic record --list` lists them") from None
+
+
+def _play_arguments(parser: argparse.ArgumentParser) -> None:
+    for declare in (
+        option("--speed", metavar="X", type=float, default=1.0, help="times as fast"),
+        option("--idle", metavar="S", type=float, default=5.0, help="most seconds of a pause (default: 5)"),
+        option("--cat", action="store_true", help="everything at once"),
+        option("recording", metavar="REC|FILE", help="a kept recording or an asciicast file, version 2 or 3"),
+    ):
+        declare(parser)
+
+
+COMMANDS = {
+    "record": Command(
+        ABOUT,
+        _record_arguments,
+        _record,
+        usage="hermetic record [OPTION…] ID | TASK | -- COMMAND…",
+        failed=run.NOT_DONE,
+    ),
+    "play": Command(
+        """\
+Plays a recording on this terminal.
+
+  hermetic play --speed 2 build.cast""",
+        _play_arguments,
+        _play,
+    ),
+}

@@ -1,0 +1,85 @@
+"""`hermetic stop` and `hermetic release`: hold agents and freeze or end what they run."""
+
+import argparse
+import asyncio
+
+from hermetic.cli.command import BAD_USAGE, FAILED, JSON, Command, report_error
+from hermetic.cli.lookup import find_record
+from hermetic.cli.report import one_line, print_json, user_name
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.fleet.stopping import Stopped, release, stop
+from hermetic.registry.records import Records, id_for_task, is_id, runtime_root
+
+
+def _names(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="every environment of this user, also those opened later")
+    JSON(parser)
+    parser.add_argument("names", nargs="*", metavar="TASK", help="a task, an id, or the start of an id")
+
+
+def _stop_arguments(parser: argparse.ArgumentParser) -> None:
+    _names(parser)
+    parser.add_argument("--end", action="store_true", help="end the processes instead of freezing them")
+
+
+def _stop(arguments: argparse.Namespace) -> int:
+    """Returns 1 when the processes of an environment could not be reached."""
+    if bool(arguments.names) == arguments.all:
+        return report_error("name the tasks to stop, or give --all; `hermetic envs` lists them", BAD_USAGE)
+    records, mode = Records(runtime_root()), "end" if arguments.end else "freeze"
+    ids = None if arguments.all else [_id(records, name) for name in arguments.names]
+    done = asyncio.run(stop(records, ids, "end" if arguments.end else "freeze", f"{user_name()}, hermetic stop"))
+    verb, also = "ended" if mode == "end" else "frozen", "calls are held until `hermetic release`"
+    return _report(done, verb, also, arguments.json)
+
+
+def _release(arguments: argparse.Namespace) -> int:
+    if arguments.names and arguments.all:
+        return report_error("name the tasks to release, or give --all", BAD_USAGE)
+    records = Records(runtime_root())
+    ids = [_id(records, name) for name in arguments.names] or None
+    return _report(asyncio.run(release(records, ids)), "go on", "", arguments.json)
+
+
+def _id(records: Records, name: str) -> str:
+    """The id of an environment; a task that has none yet is held before it has."""
+    try:
+        return find_record(records, name).id
+    except EnvironmentUnavailable:
+        return name if is_id(name) else id_for_task(name)
+
+
+def _report(done: list[Stopped], verb: str, also: str, as_json: bool) -> int:
+    code = 0
+    if as_json:
+        print_json(done)
+    for one in done:
+        name = one_line(one.task or one.environment)
+        if one.problem:
+            code = report_error(f"{name}: {one.problem}", FAILED)
+        elif not as_json:
+            print(f"{name}: {one.processes} processes {verb}{f'; {also}' if also else ''}")
+    return code
+
+
+COMMANDS = {
+    "stop": Command(
+        """\
+Freezes (or ends) the processes of agents, and holds their tool calls until `hermetic release`. What a person started
+with `hermetic run`, `hermetic shell` or the console runs on.
+
+  hermetic stop web
+  hermetic stop --all --end""",
+        _stop_arguments,
+        _stop,
+    ),
+    "release": Command(
+        """\
+Lets what `hermetic stop` has frozen go on, and tool calls again; without a task: everywhere.
+
+  hermetic release web
+  hermetic release""",
+        _names,
+        _release,
+    ),
+}

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from benchmarks import (
     background,
+    clouds,
     codemode,
     containers,
     ending,
@@ -15,10 +16,12 @@ from benchmarks import (
     many,
     mcp,
     output,
+    page,
     parallel,
     runtimes,
     starting,
     tools,
+    webterminal,
 )
 from benchmarks.figures import Row
 from benchmarks.measuring import Bench, Place
@@ -94,11 +97,21 @@ def all_benchmarks() -> list[Benchmark]:
             for kind, measures in IN_PLACES.items()
             for name, measure in measures.items()
         ),
+        Benchmark("daytona.settled", clouds.daytona),
+        Benchmark("modal.settled", clouds.modal),
         Benchmark("import", starting.imports),
         Benchmark("cli", starting.command_line),
         Benchmark("runtime.making", runtimes.making),
         Benchmark("mcp.start", mcp.starting),
         Benchmark("mcp.call", mcp.calling),
+        Benchmark("console.open", webterminal.opening),
+        Benchmark("console.prompt", page.prompt),
+        Benchmark("console.echo", webterminal.echo),
+        Benchmark("console.floods", webterminal.floods),
+        Benchmark("console.interrupt", webterminal.interrupt),
+        Benchmark("console.stalled", webterminal.stalled),
+        Benchmark("console.idle", webterminal.idle),
+        Benchmark("console.rounds", webterminal.rounds),
     ]
 
 

@@ -25,9 +25,12 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A bound on one figure of a row: `ratio` and `difference` are of our median to the limit's."""
+    """A bound on one figure of a row.
 
-    of: Literal["ratio", "difference", "median", "worst"]
+    `ratio` and `difference` are of our median to the limit's, `p95-ratio` is of the 95th percentiles.
+    """
+
+    of: Literal["ratio", "p95-ratio", "difference", "median", "worst"]
     most: float | None = None
     least: float | None = None
 
@@ -100,6 +103,8 @@ def figure(of: str, ours: Sample, limit: Limit | None) -> float | None:
         return ours.median
     if limit is None:
         return None
+    if of == "p95-ratio":
+        return ours.p95 / limit.sample.p95
     best = limit.sample.median
     return ours.median - best if of == "difference" else ours.median / best
 

@@ -24,10 +24,10 @@ class WrongResult(Exception):
 
 
 class Bench:
-    """How much to measure, and where."""
+    """How much to measure. `expect(seconds)` is called by what takes long, once its yardstick shows how long."""
 
-    def __init__(self, *, quick: bool) -> None:
-        self.quick = quick
+    def __init__(self, *, quick: bool, expect: Callable[[float], None] = lambda seconds: None) -> None:
+        self.quick, self.expect = quick, expect
 
     def __repr__(self) -> str:
         return f"<Bench: {'quick' if self.quick else 'full'}>"

@@ -104,14 +104,17 @@ def _interpreter(text: str) -> Take:
 
 
 async def command_line(bench: Bench) -> list[Row]:
-    """`hermetic run -- true`: a new environment, its command and its end, with an empty HOME."""
+    """`hermetic run -- true`, which opens and ends an environment, and `hermetic --help`, with an empty HOME."""
     program = Path(sys.executable).with_name("hermetic")
     argv = [str(program)] if program.exists() else [sys.executable, "-m", hermetic.__name__]
-    ours, limit = await in_turns(
+    ours, helped, limit = await in_turns(
         bench.times(20, 6), plainly(lambda: run_program([*argv, "run", "--", "true"])),
+        plainly(lambda: run_program([*argv, "--help"], quiet=True)),
         plainly(lambda: run_program([sys.executable, "-c", "pass"])),
     )  # fmt: skip
-    return [row(
-        "cli", "`hermetic run -- true`, cold", "ms", ours, limit=("bare python -c pass", limit),
-        target=Target(of="median", most=250.0),
-    )]  # fmt: skip
+    bare = ("bare python -c pass", limit)
+    target, of_help = Target(of="median", most=250.0), Target(of="difference", most=120.0)
+    return [
+        row("cli", "`hermetic run -- true`, cold", "ms", ours, limit=bare, target=target),
+        row("cli-help", "`hermetic --help`, cold", "ms", helped, limit=bare, target=of_help),
+    ]

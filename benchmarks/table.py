@@ -44,7 +44,7 @@ def bound(row: Row) -> str:
     target = row.target
     if target is None:
         return "–"
-    unit = "×" if target.of == "ratio" else row.unit
+    unit = "×" if target.of in ("ratio", "p95-ratio") else row.unit
     sign, value = ("≤", target.most) if target.most is not None else ("≥", target.least)
     plus = "+" if target.of == "difference" else ""
     return f"{sign} {plus}{amount(value or 0.0, unit)}"
@@ -66,6 +66,8 @@ def _ratio(row: Row) -> str:
         return "–"
     if row.target is not None and row.target.of == "difference" and row.judged is not None:
         return f"{ratio(row.ratio)} (+{amount(row.judged, row.unit)})"
+    if row.target is not None and row.target.of == "p95-ratio" and row.judged is not None:
+        return f"{ratio(row.ratio)} (p95 {ratio(row.judged)})"
     return ratio(row.ratio)
 
 

@@ -28,6 +28,8 @@ def test_the_ratio_is_of_the_medians() -> None:
     [
         (Target(of="ratio", most=1.9), False, True),
         (Target(of="ratio", most=0.19), False, False),
+        (Target(of="p95-ratio", most=3.5), True, True),
+        (Target(of="p95-ratio", most=3.0), False, True),
         (Target(of="difference", most=2.0), True, True),
         (Target(of="difference", most=0.1), False, False),
         (Target(of="worst", most=6.0), False, True),

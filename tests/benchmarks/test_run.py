@@ -26,7 +26,8 @@ ROWS = {
     "local.codemode-call", "local.codemode-read", "local.codemode-start", "local.codemode-warm",
     "local.codemode-row", "local.codemode-shim",
     "local.file-first", "local.file-page", "local.file-memory", "local.read-file", "local.search", "local.search-own",
-    "local.judging", "local.terminal", "local.terminal-true", "local.terminal-output", "import", "import-open", "cli",
+    "local.judging", "local.terminal", "local.terminal-true", "local.terminal-output", "import", "import-open",
+    "cli", "cli-help",
 }  # fmt: skip
 ELSEWHERE = {
     "settled", "settled-local", "parallel", "output", "output-memory", "background", "background-memory",

@@ -26,14 +26,20 @@ def read(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def blocks(page: str, language: str) -> list[Block]:
-    """The page's code in that language, in order."""
+def blocks(page: str, language: str, heading: str = "") -> list[Block]:
+    """The page's code in that language, in order; all of it, or what is below a heading."""
     text = read(page)
     return [
         Block(page, text.count("\n", 0, found.start(2)) + 1, found.group(2))
         for found in _BLOCK.finditer(text)
-        if found.group(1) == language
+        if found.group(1) == language and heading in ("", _heading_above(text[: found.start()]))
     ]
+
+
+def _heading_above(text: str) -> str:
+    """The last heading of a text, which has no code block open at its end."""
+    headings = re.findall(r"^#+ (.+)$", _BLOCK.sub("", text), re.MULTILINE)
+    return str(headings[-1]) if headings else ""
 
 
 def rows(page: str) -> list[list[str]]:

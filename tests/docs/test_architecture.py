@@ -11,7 +11,7 @@ SOURCES = ROOT / "src" / "hermetic"
 
 
 def test_every_file_and_package_that_is_named_exists() -> None:
-    named = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", read(PAGE))
+    named = re.findall(r"`((?:\w+/)+(?:\w+\.(?:py|toml))?)`", read(PAGE))
     folders = [SOURCES, SOURCES / "resident", SOURCES / "tools", ROOT]
     assert len(named) > 20
     assert [path for path in named if not any((folder / path).exists() for folder in folders)] == []
@@ -33,7 +33,7 @@ def test_every_step_of_a_command_is_in_a_file_that_exists() -> None:
 )
 def test_a_newcomer_finds_the_file(question: str, shows: str) -> None:
     [answer] = [row[1] for row in rows(PAGE) if question in row[0]]
-    file = re.findall(r"`([\w/]+\.py)`", answer)[0]
+    file = re.findall(r"`([\w/]+\.(?:py|toml))`", answer)[0]
     assert shows in (SOURCES / file).read_text(encoding="utf-8")
 
 

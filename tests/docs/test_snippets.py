@@ -12,7 +12,8 @@ import pytest
 from tests.docs.pages import PAGES, Block, blocks
 from tests.docs.snippets import run, with_test_image
 
-PYTHON = [block for page in PAGES for block in blocks(page, "python")]
+FRAMEWORKS = "docs/how-to/use-from-a-framework.md"  # its code runs where the frameworks are: tests/adapters/real
+PYTHON = [block for page in PAGES if page != FRAMEWORKS for block in blocks(page, "python")]
 SHELL = [
     line for block in blocks("README.md", "sh") for line in block.text.splitlines() if line.startswith("hermetic ")
 ]

@@ -11,11 +11,12 @@ from hermetic.tools.files.search import SearchFilesArguments
 from hermetic.tools.files.write import WriteFileArguments
 from hermetic.tools.process.tool import ACTIONS, ProcessArguments
 from hermetic.tools.terminal.tool import TerminalArguments
+from hermetic.tools.web.tool import ExtractArguments, SearchArguments
 from tests.docs.pages import read
 
 SHAPES: tuple[type[msgspec.Struct], ...] = (
     TerminalArguments, ProcessArguments, ReadFileArguments, WriteFileArguments, PatchArguments, SearchFilesArguments,
-    CodeArguments,
+    CodeArguments, SearchArguments, ExtractArguments,
     CodeLimits, CodeOptions, Notice, ToolLimits,
 )  # fmt: skip
 

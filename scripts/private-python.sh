@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Sourced by ./start and ./test: a private Python in .venv with Hermetic in it, made on first use.
 #
-#   prepare ROOT EXTRAS    EXTRAS is "" (to run) or "dev" (to test); returns at once when nothing has changed
+#   prepare ROOT EXTRAS    EXTRAS is "serve" (to run) or "dev" (to test); returns at once when nothing has changed
+#   build_page ROOT        the console's page, when its sources have changed; a failure is reported, not fatal
 #
 # Needs Python 3.11 or newer and one way to install packages into a fresh environment: ensurepip, a pip that is
 # already there, uv or virtualenv. What pip has to say goes to .setup.log.
@@ -109,8 +110,19 @@ install_hermetic() {
   local root=$1 extras=$2 command
   mapfile -t command < <(installer "$root/.venv")
   say "Installing Hermetic and what it needs${extras:+ for development} (first time: about a minute) ..."
-  if ! (cd "$root" && "${command[@]}" -e ".${extras:+[$extras]}") >>"$root/.setup.log" 2>&1; then
+  if ! (cd "$root" && HERMETIC_CONSOLE=later "${command[@]}" -e ".${extras:+[$extras]}") >>"$root/.setup.log" 2>&1; then
     tail -n 3 "$root/.setup.log" >&2
     stop "Installing failed; all of it is in $root/.setup.log. Is the package index reachable? Run this again when it is."
   fi
+}
+
+build_page() {
+  local root=$1 built=$1/src/hermetic/serve/page/.built
+  [ -d "$root/console/src" ] || return 0
+  if [ -e "$built" ] && [ -z "$(find "$root/console" -name node_modules -prune -o -type f -newer "$built" -print -quit)" ]; then
+    return 0
+  fi
+  say "Building the console's page (first time: half a minute) ..."
+  "$root/.venv/bin/python" "$root/console/build.py" >>"$root/.setup.log" 2>&1 ||
+    say "It could not be built; everything else works. Details: $root/.setup.log"
 }

@@ -13,8 +13,11 @@ from hermetic.contract.notice import Notice
 from hermetic.toolbox import Toolbox
 from tests.environments.engines import need_engine
 from tests.programs import need_variable
+from tests.sizes import at_full_size
 
 everywhere = pytest.mark.parametrize("kind", ["local", "docker"])  # what holds wherever the tools work
+# The same, where what is tested is the toolbox on this side: a container repeats it at full size.
+on_this_side = pytest.mark.parametrize("kind", ["local", *at_full_size("docker")])
 
 
 class Box:

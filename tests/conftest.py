@@ -1,9 +1,11 @@
 """What holds for every test: a private home, an event loop for `async def`, bounds on time, nothing left behind."""
 
 import functools
+import gc
 import inspect
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
@@ -15,6 +17,7 @@ import pytest
 from hermetic.registry.private import spool_base
 from hermetic.registry.records import Records
 from tests import event_loop, leftovers
+from tests.cli.forked import ForkServer
 from tests.sizes import is_full
 
 # Generous: a test that gets here hangs. Its own waits are the tight ones.
@@ -26,7 +29,10 @@ PATIENCE_SECONDS = 5.0
 
 KEPT_SETTINGS = ("HERMETIC_FULL",)
 FOREIGN_PREFIXES = ("HERMETIC_", "TERMINAL_", "XDG_")
-FOREIGN_NAMES = ("BASH_ENV", "ENV", "PROMPT_COMMAND", "CDPATH")
+FOREIGN_NAMES = (
+    "BASH_ENV", "ENV", "PROMPT_COMMAND", "CDPATH", "TAVILY_API_KEY", "TAVILY_BASE_URL", "EXA_API_KEY",
+    "FIRECRAWL_API_KEY", "FIRECRAWL_API_URL", "SEARXNG_URL", "BRAVE_SEARCH_API_KEY",
+)  # fmt: skip
 
 runtime = pytest.StashKey[Path]()
 
@@ -35,6 +41,10 @@ runtime = pytest.StashKey[Path]()
 def pytest_configure(config: pytest.Config) -> None:
     """Gives the session a runtime directory and a home of its own, whatever the user's settings are."""
     leftovers.adopt_orphans()
+    # In the background of a shell both are ignored, and every child would inherit that.
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     # Not under TMPDIR, which may be long: the path of a Unix socket has to stay below 100 bytes.
     directory = Path(tempfile.mkdtemp(prefix="hm-", dir="/tmp"))
     config.stash[runtime] = directory
@@ -68,8 +78,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [] if is_full() else [item for item in items if item.get_closest_marker("full")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
     items.sort(key=is_slow, reverse=hasattr(config, "workerinput"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Keeps what is here to stay from garbage collection. Starts what forks the command line, where tests use it."""
+    gc.collect()
+    gc.freeze()
+    program = sys.modules.get("tests.cli.program")
+    if program is not None and not is_full() and not session.config.option.collectonly:
+        program.forks.append(server := ForkServer(session.config.stash[runtime]))
+        leftovers.SERVERS.add(server.pid)
+
+
+def pytest_sessionfinish() -> None:
+    """Ends that."""
+    program = sys.modules.get("tests.cli.program")
+    while program is not None and program.forks:
+        server = program.forks.pop()
+        leftovers.SERVERS.discard(server.pid)
+        server.close()
 
 
 def is_slow(item: pytest.Item) -> bool:
@@ -81,7 +110,7 @@ def is_slow(item: pytest.Item) -> bool:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Bounds the time of every test."""
     # The event loop's own bound comes first: it cancels and cleans up, the alarm only interrupts.
-    with event_loop.bounded_in_time(seconds_for(item) + 10):
+    with event_loop.bounded_in_time(seconds_for(item) + event_loop.AFTERWARDS):
         yield
 
 

@@ -11,6 +11,19 @@ from typing import Any
 
 import pytest
 
+AFTERWARDS = 10.0  # seconds between the bound of the event loop, which cleans up, and the alarm
+
+_bound: asyncio.Timeout | None = None  # of the test that runs
+
+
+def allow(seconds: float) -> None:
+    """Gives the running test at least so many seconds from now on: its own yardstick shows that it needs them."""
+    loop = asyncio.get_running_loop()
+    assert _bound is not None, "a test runs"
+    _bound.reschedule(max(_bound.when() or 0.0, loop.time() + seconds))
+    left = signal.getitimer(signal.ITIMER_REAL)[0]
+    signal.setitimer(signal.ITIMER_REAL, max(left, seconds + AFTERWARDS))
+
 
 def run(test: Callable[..., Awaitable[None]], arguments: dict[str, Any], seconds: float) -> None:
     """Runs one coroutine function to its end; what fails unseen in a task or callback fails the test too."""
@@ -18,7 +31,8 @@ def run(test: Callable[..., Awaitable[None]], arguments: dict[str, Any], seconds
 
     async def bounded() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unseen.append(context))
-        async with asyncio.timeout(seconds):
+        global _bound
+        async with asyncio.timeout(seconds) as _bound:
             await test(**arguments)
 
     with asyncio.Runner(debug=False) as runner:

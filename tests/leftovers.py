@@ -15,9 +15,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from hermetic.environments.kubernetes import CLUSTERS
 from hermetic.environments.runtime.choice import MEMORY
 
 PR_SET_CHILD_SUBREAPER = 36
+SERVERS: set[int] = set()  # pids of processes that live as long as the session of tests
 
 
 class Seen(NamedTuple):
@@ -87,8 +89,8 @@ def left_since(before: Holdings, *, patience: float) -> list[str]:
 
 
 def descendants() -> list[Seen]:
-    """Every process below this one, ended but uncollected ones included."""
-    if not any(_has_children(task) for task in Path("/proc/self/task").iterdir()):
+    """Every process below this one, ended but uncollected ones included, the servers of the session excluded."""
+    if not any(_children(pid) - SERVERS for pid in (os.getpid(), *SERVERS)):
         return []  # orphans are adopted: without a child there is nothing below
     children: dict[int, list[Seen]] = {}
     for entry in os.listdir("/proc"):
@@ -100,7 +102,7 @@ def descendants() -> list[Seen]:
         below = children.get(parents.pop(), [])
         found += below
         parents += [seen.pid for seen in below]
-    return found
+    return [seen for seen in found if seen.pid not in SERVERS]
 
 
 def descriptors() -> list[tuple[int, str]]:
@@ -114,12 +116,16 @@ def descriptors() -> list[tuple[int, str]]:
     return found
 
 
-def _has_children(task: Path) -> bool:
-    """True also for a kernel that does not say."""
-    try:
-        return bool((task / "children").read_bytes())
-    except FileNotFoundError:  # the thread has ended, or no file tells of children
-        return task.exists()
+def _children(pid: int) -> set[int]:
+    """The children of a process; some number for a kernel that does not say."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found.update(map(int, (task / "children").read_bytes().split()))
+        except FileNotFoundError:  # the thread has ended, or no file tells of children
+            if task.exists():
+                found.add(0)
+    return found
 
 
 def _look(pid: int) -> Seen | None:
@@ -185,6 +191,7 @@ def _wait_for_threads(before: Holdings, deadline: float) -> list[threading.Threa
 def _wait_for_files(before: Holdings, deadline: float) -> list[str]:
     """What is new in the runtime directory; taken away, so that the next test does not meet it."""
     _remove(before.runtime / MEMORY)  # what images lack, which is kept for a day
+    _remove(before.runtime / CLUSTERS)  # where pods may be
     while new := sorted(set(os.listdir(before.runtime)) - before.files):
         if time.monotonic() > deadline:
             for name in new:

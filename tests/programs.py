@@ -33,3 +33,9 @@ def need_variable(name: str, *, hint: str | None = None) -> str:
     if not value:
         unavailable(hint or f"{name} is not set; scripts/engines/up sets it (./test runs that as root on Debian)")
     return value
+
+
+def need_root(reason: str) -> None:
+    """Ends the calling test where it does not run as root."""
+    if os.geteuid() != 0:
+        unavailable(reason)

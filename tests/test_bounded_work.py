@@ -20,9 +20,9 @@ from hermetic.contract.errors import EditRefused, ExecutionError, InvalidArgumen
 from hermetic.contract.process import Chunk, Shown
 from hermetic.policy import assess, examine_python
 from hermetic.policy.budget import Overflow
-from hermetic.policy.commands.catalog import all_judges
-from hermetic.policy.evaluator import Evaluator
+from hermetic.policy.programs.table import TABLE
 from hermetic.policy.shell import Shell
+from hermetic.policy.shell.evaluator import Evaluator
 from hermetic.redaction.redactor import Redactor
 from hermetic.session.screen import LAST, Screen, TooMuch
 from hermetic.tools.base.show import settle, strip
@@ -32,7 +32,7 @@ from hermetic.tools.edits.v4a import parse
 from hermetic.tools.files.documents import as_text
 from tests.bounds import cost_of, pauses
 from tests.boxes import opened
-from tests.sizes import is_full, scale
+from tests.sizes import at_full_size, is_full, scale
 
 SECONDS = 3.0  # of processor time for one input; a tenth of it is usual at most
 MEMORY = 200 << 20  # bytes
@@ -164,7 +164,7 @@ async def test_the_event_loop_goes_on_while_a_tool_reads_and_judges(tmp_path: Pa
     assert found.longest < PAUSE
 
 
-@pytest.mark.parametrize("filling", [b"\x1b#8", b"\x1b[?1049h\x1b[?1049l", b"\x1b#8\x1b[?3h\x1b[?3l"])
+@pytest.mark.parametrize("filling", [b"\x1b#8", *at_full_size(b"\x1b[?1049h\x1b[?1049l", b"\x1b#8\x1b[?3h\x1b[?3l")])
 async def test_a_screen_is_drawn_from_the_last_output_where_all_is_too_much(filling: bytes) -> None:
     data = filling * 4000 + b"\x1b[H\x1b[2J" + b"x\r\n" * (LAST // 3) + b"the end"
 
@@ -449,7 +449,7 @@ def aliases(chance: random.Random) -> str:
     return "\n".join([*lines, repeated(chance, ("a0 ", "a1 ", "x;"), 200)])
 
 
-PROGRAMS = sorted({judge: name for name, judge in all_judges().items()}.values())
+PROGRAMS = sorted({TABLE.row(name).hook or TABLE.row(name).language: name for name in sorted(TABLE)}.values())
 PARTS = ("a", " ", "\n", "'", '"', "/", "\\", "(", "{{", "$(", "x=", "-", ";", "s/", "a b ", "http://", "!", "print ")
 
 
@@ -459,7 +459,7 @@ def judge_programs(chance: random.Random, count: int) -> None:
         name, text = chance.choice(PROGRAMS), chance.choice(PARTS) * 2000
         given = chance.choice(([text], ["-c", text], ["-e", text], [text[:2]] * 1000, []))
         with contextlib.suppress(Overflow, RecursionError):
-            Evaluator(all_judges()).run_argv([name, *given], Shell(None, None, None), text if not given else None, {})
+            Evaluator().run_argv([name, *given], Shell(None, None, None), text if not given else None, {})
 
 
 READERS: dict[str, Callable[[random.Random], Callable[[], Any]]] = {

@@ -68,6 +68,14 @@ def test_a_coroutine_that_hangs_is_ended() -> None:
         event_loop.run(hangs, {}, seconds=0.01)
 
 
+def test_a_test_whose_yardstick_asks_for_more_time_gets_it() -> None:
+    async def takes_long() -> None:
+        event_loop.allow(60)
+        await asyncio.sleep(0.1)
+
+    event_loop.run(takes_long, {}, seconds=0.05)
+
+
 def test_a_plain_test_that_hangs_is_ended() -> None:
     with pytest.raises(TimeoutError, match="took more than"), event_loop.bounded_in_time(0.01):
         time.sleep(10)

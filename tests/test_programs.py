@@ -29,6 +29,6 @@ def test_a_missing_program_or_variable_fails_in_ci(monkeypatch: pytest.MonkeyPat
 
 def test_sizes_are_a_tenth_unless_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HERMETIC_FULL", raising=False)
-    assert (scale(200), scale(5)) == (20, 1)
+    assert (scale(200), scale(5)) == (10, 1)
     monkeypatch.setenv("HERMETIC_FULL", "1")
     assert (scale(200), scale(5)) == (200, 5)

@@ -17,7 +17,7 @@ from hermetic.contract.errors import ConfigError, InvalidArgument
 from hermetic.contract.tool import Fields, Form, Tool
 from hermetic.toolbox import Toolbox
 from hermetic.tools.base.task import Task, ToolLimits
-from tests.boxes import Box, appears, everywhere, opened, place
+from tests.boxes import Box, appears, everywhere, on_this_side, opened, place
 
 
 @everywhere
@@ -30,14 +30,14 @@ async def test_a_command_gives_its_output_and_keeps_its_state(tmp_path: Path, ki
         assert "ß" in await box.toolbox.call("terminal", {"command": "echo $X"}, task_id="t")
 
 
-@everywhere
+@on_this_side
 async def test_tasks_are_apart(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         await box.terminal("X=1", task="a")
         assert (await box.terminal("echo [$X]", task="b"))["output"] == "[]\n"
 
 
-@everywhere
+@on_this_side
 async def test_output_is_exact_and_what_is_cut_stays_readable(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         assert (await box.terminal("printf '\\n  a  \\n\\n'"))["output"] == "\n  a  \n\n"
@@ -54,7 +54,8 @@ async def test_output_is_exact_and_what_is_cut_stays_readable(tmp_path: Path, ki
 @everywhere
 async def test_a_command_that_outlives_its_time_is_yielded(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
-        yielded = await box.terminal("echo begun; sleep 1000", timeout=0.3)
+        await box.terminal(":")  # a shell that still starts would take of the time
+        yielded = await box.terminal("echo begun; sleep 1000", timeout=1)
         assert (yielded["status"], yielded["exit_code"], yielded["error"]) == ("yielded", None, None)
         assert yielded["output"] == "begun\n"
         listed = await box.process("list")
@@ -63,14 +64,15 @@ async def test_a_command_that_outlives_its_time_is_yielded(tmp_path: Path, kind:
         assert killed["status"] == "killed"
 
 
-@everywhere
+@on_this_side
 async def test_or_it_is_ended_when_that_is_asked_for(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
-        ended = await box.terminal("echo begun; sleep 1000", timeout=0.3, on_timeout="kill")
+        await box.terminal(":")
+        ended = await box.terminal("echo begun; sleep 1000", timeout=1, on_timeout="kill")
         assert (ended["exit_code"], ended["status"], ended["output"]) == (124, "timeout", "begun\n")
 
 
-@everywhere
+@on_this_side
 async def test_a_longer_timeout_than_there_is_is_said(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind, limits=ToolLimits(foreground=0.2, longest_foreground=0.3)) as box:
         answer = await box.terminal("sleep 1000", timeout=100000)
@@ -86,7 +88,7 @@ async def test_input_variables_and_directory_hold_for_one_command(tmp_path: Path
         assert (await box.terminal("echo [$A]; pwd"))["output"].startswith("[]\n")
 
 
-@everywhere
+@on_this_side
 async def test_an_exit_code_that_is_no_error_is_explained(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         answer = await box.terminal("grep nothing /etc/hostname")
@@ -94,7 +96,7 @@ async def test_an_exit_code_that_is_no_error_is_explained(tmp_path: Path, kind: 
         assert "exit_code_meaning" in answer
 
 
-@everywhere
+@on_this_side
 async def test_a_server_in_the_foreground_is_a_hint_and_no_refusal(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         answer = await box.terminal("echo now & wait")
@@ -138,7 +140,7 @@ async def test_the_life_of_a_background_process(tmp_path: Path, kind: str) -> No
         assert (await box.process("log", id))["output"] == "up\ngot ß"
 
 
-@everywhere
+@on_this_side
 async def test_a_poll_by_cursor_has_no_gap_and_no_repeat(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         started = await box.terminal("for ((i = 0; i < 20000; i++)); do echo $i ß; done", background=True)
@@ -207,7 +209,7 @@ BAD_CALLS: list[tuple[str, Any, str]] = [
 ]
 
 
-@everywhere
+@on_this_side
 async def test_bad_input_is_a_result_that_says_what_to_do(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         for tool, given, says in BAD_CALLS:
@@ -219,7 +221,7 @@ async def test_bad_input_is_a_result_that_says_what_to_do(tmp_path: Path, kind: 
         assert os.listdir(tmp_path) == []
 
 
-@everywhere
+@on_this_side
 async def test_secrets_are_hidden_from_models(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEPLOY_TOKEN", "hunter2-hunter2")
     async with opened(tmp_path, kind) as box:
@@ -255,7 +257,7 @@ BAD_ACTIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@everywhere
+@on_this_side
 async def test_what_cannot_be_done_to_a_process_is_told_and_leaves_it_alone(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         id = (await box.terminal("sleep 100", background=True))["session_id"]
@@ -322,7 +324,7 @@ async def test_an_unknown_kind_is_told_at_once() -> None:
         Toolbox(environment="dokker")
 
 
-@everywhere
+@on_this_side
 async def test_an_end_is_told_once(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         started = await box.terminal("echo bye; exit 3", background=True, notify_on_complete=True)
@@ -335,7 +337,7 @@ async def test_an_end_is_told_once(tmp_path: Path, kind: str) -> None:
                 await box.next_notice()
 
 
-@everywhere
+@on_this_side
 async def test_an_end_that_was_learned_otherwise_is_not_told(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         started = await box.terminal("sleep 0.2", background=True, notify_on_complete=True)
@@ -417,7 +419,7 @@ async def test_a_tool_of_somebody_else_is_offered_checked_and_may_fail(tmp_path:
             box.toolbox.register(Tool("terminal", "Mine.", Nothing, fail))
 
 
-@everywhere
+@on_this_side
 async def test_an_answer_that_is_too_long_is_kept_and_read_on_in_pieces(tmp_path: Path, kind: str) -> None:
     found = {"rows": [f"{number} ß" for number in range(30_000)]}
 
@@ -460,7 +462,7 @@ def test_a_tool_that_no_model_could_call_is_refused(name: str, description: str,
         Tool(name, description, arguments, run)
 
 
-@everywhere
+@on_this_side
 async def test_a_task_has_options_of_its_own(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         box.toolbox.fleet.override("other", cwd="/usr")
@@ -485,7 +487,7 @@ async def test_an_interrupt_ends_the_asking_too(tmp_path: Path) -> None:
         assert not (tmp_path / "ran").exists()
 
 
-@everywhere
+@on_this_side
 async def test_input_that_a_terminal_does_not_read_ends_with_the_time(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         answer = await box.terminal("sleep 1000", pty=True, stdin="x\n" * 1_000_000, timeout=0.5, on_timeout="kill")
@@ -530,7 +532,7 @@ async def test_settings_hold_and_arguments_go_before_them(tmp_path: Path, monkey
             await toolbox.close(remove=True)
 
 
-@everywhere
+@on_this_side
 async def test_notify_and_watch_exclude_each_other(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         given: dict[str, Any] = {"notify_on_complete": True, "watch_patterns": ["x"]}

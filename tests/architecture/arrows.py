@@ -14,11 +14,13 @@ ROWS: tuple[frozenset[str], ...] = (
     frozenset({"conformance", "adapters"}),  # use the public names, as a program of a user does
     frozenset({"", "__main__"}),  # "" is hermetic/__init__.py
     frozenset({"cli"}),  # starts the other front doors
-    frozenset({"mcp", "serve", "hermes", "blocking"}),
+    frozenset({"hermes"}),  # calls from plain threads, through the blocking portal
+    frozenset({"serve"}),  # other front doors over HTTP
+    frozenset({"mcp", "blocking"}),
     frozenset({"toolbox"}),
     frozenset({"tools.approval", "tools.terminal", "tools.process", "tools.files", "tools.code", "tools.web"}),
     frozenset({"tools.base"}),
-    frozenset({"fleet", "config"}),
+    frozenset({"fleet", "config", "recordings"}),
     frozenset({"approvals", "redaction"}),
     frozenset({"session"}),
     frozenset({"policy", "environments", "tools.edits"}),
@@ -41,9 +43,25 @@ SHARED_WITH_RESIDENT = frozenset(
 
 LAZY = "hermetic.resident.lazy"  # the one way to import a module of ours by its name; everything may use it
 
-# Optional extras: their users may import them where they are used.
+# Optional extras, and Hermes Agent, whose plugins must not import it while they register: their users may import them
+# where they are used.
 OPTIONAL_PACKAGES = frozenset(
-    {"daytona", "httpx", "mcp", "modal", "opentelemetry", "pyte", "starlette", "trafilatura", "uvicorn"}
+    {
+        "charset_normalizer",
+        "daytona",
+        "httpcore2",
+        "httpx2",
+        "lightkube",
+        "mcp",
+        "modal",
+        "opentelemetry",
+        "pypdf",
+        "pyte",
+        "ray",
+        "selectolax",
+    }
+    | {"starlette", "uvicorn"}
+    | {"agent", "gateway", "hermes_cli", "tools"}
 )
 
 
@@ -96,7 +114,7 @@ def _imports_in(source: Path, name: str, path: Path, changed: int, modules: froz
 
 def lazy_calls(tree: ast.AST) -> Iterator[ast.Call]:
     """Calls of `Lazy` with a literal name."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         is_lazy = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Lazy"
         if isinstance(node, ast.Call) and is_lazy and node.args and isinstance(node.args[0], ast.Constant):
             yield node
@@ -113,7 +131,7 @@ def _absolute(lazy: ast.Call, importer: str, is_package: bool) -> str:
 def _lines_for_types(tree: ast.AST) -> set[int]:
     """Lines below `if TYPE_CHECKING`."""
     branches = [
-        node for node in ast.walk(tree)
+        node for node in nodes(tree)
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     ]  # fmt: skip
     return {
@@ -138,6 +156,18 @@ def parsed(path: Path) -> ast.Module:
 @cache
 def _parsed(path: Path, changed: int) -> ast.Module:
     return ast.parse(path.read_bytes(), filename=str(path))
+
+
+@cache
+def nodes(tree: ast.AST) -> list[ast.AST]:
+    """All nodes of a tree; one is walked once."""
+    return list(ast.walk(tree))
+
+
+def forget() -> None:
+    """Frees the trees, which are large: every later test of the process would pay for them in garbage collection."""
+    for kept in (_imports_in, _parsed, nodes):
+        kept.cache_clear()
 
 
 def modules_in(source: Path) -> Iterator[tuple[str, Path]]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
-from tests.architecture.arrows import LAZY, ROOT_PACKAGE, imports, lazy_calls, modules_in, parsed, unit
+from tests.architecture.arrows import LAZY, ROOT_PACKAGE, imports, lazy_calls, modules_in, nodes, parsed, unit
 
 INSIDE = "hermetic.tools.code.inside"  # runs in a script's interpreter, where this package does not exist
 NAMED_TUPLE = frozenset({"_replace", "_asdict", "_fields", "_make"})
@@ -24,7 +24,7 @@ def string_imports(source: Path) -> list[str]:
         tree = parsed(path)
         allowed = {id(node) for call in lazy_calls(tree) for node in ast.walk(call)}
         allowed |= {id(node) for given in _package_getattr(tree, path) for node in ast.walk(given)}
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if id(node) in allowed:
                 continue
             if isinstance(node, ast.Call) and _imports_by_string(node):
@@ -77,7 +77,7 @@ def is_private(name: str) -> bool:
 
 
 def _defined(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and is_private(node.name):
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and is_private(node.id):
@@ -89,13 +89,13 @@ def _defined(tree: ast.AST) -> Iterator[str]:
 def _foreign(tree: ast.AST) -> Set[str]:
     """Parameters whose type is a class of `hermetic.session`: their private attributes are that package's."""
     imported = [
-        node for node in ast.walk(tree)
+        node for node in nodes(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hermetic.session.")
     ]  # fmt: skip
     classes = {alias.name for node in imported for alias in node.names if alias.name[:1].isupper()}
     return {
         node.arg
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.arg)
         and node.annotation is not None
         and classes & set(re.findall(r"\w+", ast.unparse(node.annotation)))
@@ -104,12 +104,12 @@ def _foreign(tree: ast.AST) -> Set[str]:
 
 def _used(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
     libraries = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             libraries |= {(a.asname or a.name).split(".")[0] for a in node.names if not a.name.startswith(ROOT_PACKAGE)}
         elif isinstance(node, ast.ImportFrom) and not node.level and not (node.module or "").startswith(ROOT_PACKAGE):
             libraries |= {alias.asname or alias.name for alias in node.names}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             base = node.value.id if isinstance(node.value, ast.Name) else ast.unparse(node.value)
             if base not in ("self", "cls") and base not in libraries:

@@ -21,6 +21,21 @@ def test_nothing_imports_the_mcp_sdk_until_a_client_is_served() -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
+def test_the_web_server_imports_no_mcp_sdk_until_a_client_comes() -> None:
+    code = "import sys, hermetic.serve.server\nprint(sorted({'mcp', 'mcp_types', 'pydantic'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_nothing_imports_the_web_server_until_it_is_started() -> None:
+    code = (
+        "import sys, hermetic, hermetic.cli.serve\n"
+        "print(sorted({'starlette', 'uvicorn', 'websockets', 'anyio'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
 def tree(at: Path, files: dict[str, str]) -> Path:
     """A made-up package: file below hermetic/ → its text."""
     for name, text in ({"__init__.py": ""} | files).items():

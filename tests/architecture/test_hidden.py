@@ -8,6 +8,19 @@ from tests.architecture.arrows import imports, unit, wrong_arrows
 from tests.architecture.hidden import knots, private_names, string_imports
 from tests.architecture.test_arrows import SOURCE, tree
 
+FRAMEWORKS = (
+    "agents",
+    "claude_agent_sdk",
+    "deepagents",
+    "harbor",
+    "inspect_ai",
+    "minisweagent",
+    "pydantic_ai",
+    "pydantic",
+    "smolagents",
+    "swerex",
+)
+
 # pytest loads its plugins by name.
 PLUGIN = "hermetic/conformance/__main__.py: 'hermetic.conformance.plugin'"
 
@@ -33,7 +46,11 @@ def test_the_sources_keep_to_the_picture() -> None:
         "modules that import each other": knots(SOURCE, at_import=True),
         "modules that need each other; shorten the list when one is gone": knots(SOURCE),
         "packages that import the MCP SDK": _users("mcp", "mcp_types", "anyio"),
-        "packages that import a framework": _users("inspect_ai", "minisweagent", "pydantic_ai", "pydantic"),
+        "packages that import the web server": _users("starlette", "uvicorn", "websockets"),
+        "packages that import the web client": _users(
+            "httpx2", "httpcore2", "selectolax", "pypdf", "charset_normalizer"
+        ),
+        "packages that import a framework": _users(*FRAMEWORKS),
     } == {
         "imports that point up or sideways": [],
         "modules imported by a string": [PLUGIN],
@@ -41,6 +58,8 @@ def test_the_sources_keep_to_the_picture() -> None:
         "modules that import each other": [],
         "modules that need each other; shorten the list when one is gone": sorted(known),
         "packages that import the MCP SDK": {"mcp"},
+        "packages that import the web server": {"serve"},
+        "packages that import the web client": {"tools.web"},
         "packages that import a framework": {"adapters"},
     }
 

@@ -47,6 +47,7 @@ class Stage:
         self._settings = msgspec.convert({**told, "file": str(directory / "approvals.toml")}, ApprovalSettings)
         self._is_alone = bool(settings.get("nobody_there"))
         self._environments: dict[str, Environment] = {}
+        self._approvals: list[Approvals] = []
         self.ahead = 0.0
         self.restart()
 
@@ -54,6 +55,7 @@ class Stage:
         """Another process, with the same files."""
         approvals = Approvals(self._settings, approver=None if self._is_alone else self.person)
         approvals.now = lambda: time.time() + self.ahead
+        self._approvals.append(approvals)
         self.gate = PolicyGate(approvals)
 
     async def say(self, step: Say) -> None:
@@ -98,6 +100,8 @@ class Stage:
         return self._environments[task]
 
     async def close(self) -> None:
+        for approvals in self._approvals:
+            await approvals.close()
         for environment in self._environments.values():
             await environment.close()
 
@@ -226,11 +230,13 @@ async def impatient(request: ApprovalRequest) -> Any:
 )
 async def test_a_refusal_says_who_refused(tmp_path: Path, approver: Any, by: str, words: str) -> None:
     log = tmp_path / "decisions.jsonl"
+    timeout = 0.2 if approver is silent else 60
     toolbox = Toolbox(
-        options={"login": False, "cwd": str(tmp_path)}, settings=settings(timeout=0.2, log=str(log)), approver=approver
-    )
+        options={"login": False, "cwd": str(tmp_path)}, settings=settings(timeout=timeout, log=str(log)),
+        approver=approver,
+    )  # fmt: skip
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             answer = await call(toolbox, BAD)
         assert (answer["status"], answer["refused_by"]) == ("blocked", by)
         assert words in answer["error"]
@@ -353,7 +359,7 @@ async def test_a_plain_function_that_hangs_stops_nothing_else_and_answers_too_la
         goes_on.wait(60)
         return "once"
 
-    chosen = settings(timeout=0.2)
+    chosen = settings(timeout=2)
     toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, approver=hangs, settings=chosen)
     try:
         async with asyncio.timeout(20):

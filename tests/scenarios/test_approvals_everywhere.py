@@ -13,11 +13,10 @@ from hermetic.config.settings import Settings
 from hermetic.contract.approval import ApprovalRequest
 from hermetic.contract.errors import NotPermitted
 from hermetic.toolbox import Toolbox
-from tests.environments.engines import need_engine
+from tests.environments.engines import PODMAN, need_engine
 from tests.environments.sshd import shared_options
 from tests.programs import need, need_variable
 
-PODMAN = pytest.param("podman", marks=pytest.mark.full)  # as docker, where only the engine differs
 KINDS = ["sandbox", "docker", PODMAN, "apptainer", "ssh"]
 ASK = RuleSettings(decision="ask", command=("touch",), matches=("touch x",))
 DENY = RuleSettings(decision="deny", command=("truncate",), matches=("truncate -s 0 x",))

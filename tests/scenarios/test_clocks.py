@@ -2,10 +2,14 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 
+import pytest
+
 import hermetic
+from hermetic.environments import unix_socket
 from hermetic.environments.unix_socket import is_listened_in
 from hermetic.registry.host_process import ended as gone
 from hermetic.registry.records import runtime_root
@@ -41,15 +45,25 @@ async def test_with_nobody_attached_and_nothing_running_the_lease_ends_it() -> N
         await gone(guardian)
 
 
-async def test_what_runs_in_the_background_outlives_the_lease_and_ends_with_the_second_clock() -> None:
+async def test_what_runs_in_the_background_outlives_the_lease() -> None:
     odd = f"9{os.getpid()}.25"
-    resident, guardian = open_and_leave(f"unattended-{os.getpid()}", 0.1, 6, f"sleep {odd} >/dev/null &")
-    assert with_argument(odd) != []
+    task = f"unattended-{os.getpid()}"
+    resident, _ = open_and_leave(task, 0.1, 600, f"sleep {odd} >/dev/null &")
     ended = asyncio.create_task(gone(resident))
     done, _ = await asyncio.wait([ended], timeout=0.7)
     assert done == set(), "it ended with its lease though something ran"
+    assert with_argument(odd) != []
+    await (await hermetic.attach(task)).close(remove=True)
     async with asyncio.timeout(30):
         await ended
+    assert with_argument(odd) == []
+
+
+async def test_what_runs_in_the_background_ends_with_the_second_clock() -> None:
+    odd = f"9{os.getpid()}.75"
+    resident, guardian = open_and_leave(f"second-{os.getpid()}", 0.1, 1, f"sleep {odd} >/dev/null &")
+    async with asyncio.timeout(30):
+        await gone(resident)
         await gone(guardian)
     assert with_argument(odd) == []
 
@@ -62,6 +76,18 @@ async def test_an_attached_caller_stops_both_clocks() -> None:
         assert done == set()
     async with asyncio.timeout(30):
         await ended
+
+
+async def test_a_lease_waits_for_a_slow_opener(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def late(path: str) -> socket.socket:
+        await asyncio.sleep(1)  # it is slow
+        return await connect(path)
+
+    connect = unix_socket.connect
+    monkeypatch.setattr(unix_socket, "connect", late)
+    async with hermetic.open("local", task=f"slow-{os.getpid()}", lease=0.1, login=False) as env:
+        assert (await env.run("echo there")).output == "there\n"
+        await env.close(remove=True)
 
 
 async def test_looking_for_a_listener_does_not_prolong_the_lease() -> None:

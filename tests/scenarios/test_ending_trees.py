@@ -9,7 +9,7 @@ import time
 import pytest
 
 import hermetic
-from hermetic import Cancelled, Exited, TimedOut
+from hermetic import Cancelled, Exited, Signalled, TimedOut
 from tests.scenarios.living import begin, is_alive, with_argument
 from tests.sizes import scale
 
@@ -103,7 +103,8 @@ async def test_commands_beside_each_other_end_apart() -> None:
         assert with_argument(kept) == []
 
 
-SAVES = "trap 'sleep 0.7 && echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+# Takes longer than the grace of a timeout, 0.25 s, and much less than that of a kill, 2 s.
+SAVES = "trap 'sleep 0.3 && echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 
 
 async def test_a_killed_process_has_time_to_save_its_work() -> None:
@@ -127,9 +128,12 @@ async def test_what_a_term_handler_starts_gets_no_term() -> None:
 
 async def test_the_time_between_term_and_kill_is_the_callers() -> None:
     async with hermetic.open("local", login=False) as env:
-        process = await env.start(SAVES.replace("0.7", "1000"))
+        soon = SAVES.replace("0.3", "1.5")  # within the default of a kill
+        process = await env.start(soon)
         await process.wait_for("up", timeout=20)
-        moment = time.perf_counter()
-        await process.kill(grace=0.1)
-        assert time.perf_counter() - moment < 1.5  # not the default
-        assert (await env.run(SAVES.replace("0.7", "1000"), timeout=0.2)).duration < 2.0  # 0.25 s after its time
+        assert await process.kill(grace=0.1) == Signalled(9)
+        assert b"saved" not in (await process.read()).data
+        assert "saved" not in (await env.run(soon, timeout=1)).output  # 0.25 s after its time
+        process = await env.start(SAVES.replace("0.3", "2.5"))
+        await process.wait_for("up", timeout=20)
+        assert await process.kill(grace=60) == Exited(0)

@@ -48,9 +48,9 @@ async def main():
 asyncio.run(main())
 """
 
-LIGHT = ("hermetic.toolbox", "hermetic.resident", "hermetic.resident.lazy", "hermetic.contract", "hermetic.session",
-         "hermetic.session.callbacks", "hermetic.environments", "hermetic.environments.catalog",
-         "hermetic.environments.options")  # fmt: skip
+LIGHT = ("hermetic.toolbox", "hermetic.toolbox.spans", "hermetic.resident", "hermetic.resident.lazy",
+         "hermetic.contract", "hermetic.session", "hermetic.session.callbacks", "hermetic.environments",
+         "hermetic.environments.catalog", "hermetic.environments.options")  # fmt: skip
 
 
 @pytest.mark.parametrize("how", ["entered", "called"])

@@ -61,11 +61,11 @@ async def lived(kind: str, options: dict[str, Any], task: str, seconds: float) -
     return [line.split() for line in (first + rest).decode().split("\n")[:-1]]
 
 
-async def notices_of(box: Box, told: dict[str, int | None]) -> None:
-    """Takes notices in until there are none for a while."""
+async def notices_of(box: Box, told: dict[str, int | None], expected: set[str]) -> None:
+    """Takes notices in until the expected ones have come, and then none for a while."""
     while True:
         try:
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(1 if expected <= told.keys() else 30):
                 notice = await box.next_notice()
         except TimeoutError:
             return
@@ -109,7 +109,7 @@ async def compare(box: Box, task: str, said: list[list[str]]) -> None:
     before = {words[1]: int(words[2]) for words in said if words[0] == "told"}
     await box.process("list", task=task)  # the first call takes up what is to be told
     now: dict[str, int | None] = {}
-    await notices_of(box, now)
+    await notices_of(box, now, started.keys() - before.keys())
     listed = await box.process("list", task=task)
     # At most one start was under way when it died; it is there as a whole or not at all.
     assert "count" in listed, listed

@@ -5,7 +5,7 @@ import contextlib
 import os
 import random
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -119,12 +119,43 @@ async def test_what_was_lost_with_all_shells_is_noted() -> None:
     async with hermetic.open("local", login=False) as environment:
         resident = (await environment.info()).pid
         await environment.run("export KEPT=1")
-        os.kill(resident, signal.SIGSTOP)  # so that it orders no standby meanwhile
-        while shells := shells_below(resident):
-            kill_all(shells)
-        os.kill(resident, signal.SIGCONT)
+        with stopped(resident):
+            while shells := shells_below(resident):
+                kill_all(shells)
         async with asyncio.timeout(PATIENCE_SECONDS):
             after = await environment.run("echo fine${KEPT-}")
         assert after.output == "fine\n"
         assert any(note.startswith("session lost") for note in after.notes), after.notes
         assert not isinstance(after.ending, Lost)
+
+
+async def test_a_session_that_was_lost_has_no_earlier_state() -> None:
+    """Of two failures in a row the note of the second holds: nothing was restored."""
+    async with hermetic.open("local", login=False) as environment:
+        resident = (await environment.info()).pid
+        for text in ("A=1", "B=2", "C=3"):
+            await environment.run(text)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while len(shells_below(resident)) < 3:  # noqa: ASYNC110 (no event tells)
+                await asyncio.sleep(0.02)
+        with stopped(resident):
+            first, _older, *newer = sorted(shells_below(resident))
+            kill_all([first, *newer])
+        await environment.info()
+        with stopped(resident):
+            while shells := shells_below(resident):
+                kill_all(shells)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            after = await environment.run("echo fine$A")
+        assert after.output == "fine\n"
+        assert [note.partition(":")[0] for note in after.notes] == ["session lost"], after.notes
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Holds a resident, so that it orders no standby meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)

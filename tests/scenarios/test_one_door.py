@@ -37,10 +37,12 @@ OPERATIONS = {
     "carries": {"blob", "bridge", "modules", "say", "askpass", "answer"},
     "looks": {
         "hello", "info", "list", "status", "wait", "read", "follow", "events", "sessions", "state", "definitions",
-        "ping", "readers", "read_file", "read_lines", "file_status", "list_names", "search_files",
+        "ping", "readers", "usage", "tree", "read_file", "read_lines", "file_status", "list_names",
+        "search_files", "inputs", "since",
     },
     "ends or keeps": {
         "kill", "signal", "forget", "end_session", "lease", "shutdown", "tag", "claim", "drop_blob", "resize",
+        "freeze", "thaw", "drive", "give",
     },
 }  # fmt: skip
 
@@ -100,7 +102,7 @@ PROCESS: dict[str, Drive | None] = {
     **dict.fromkeys(
         (
             "id", "info", "kill", "pid", "read", "resize", "screen", "set_tag", "shown", "signal", "status", "swap_tag",
-            "claim", "wait", "wait_for",
+            "claim", "wait", "wait_for", "inputs",
         )
     ),
 }  # fmt: skip
@@ -129,20 +131,22 @@ TYPING = {"write": f"{BAD}\n", "submit": BAD, "keys": "r m up enter", "close": N
 NOT_TYPING = {"poll", "log", "wait", "wait_for", "kill", "screen", "resize", "list"}
 # Commands of the command line that start or feed nothing; the others are driven in test_one_door_cli.py.
 CLI_LOOKS = {
-    "ps", "logs", "wait", "kill", "envs", "inspect", "events", "rm", "gc", "policy", "config", "doctor", "completion",
-    "runtime", "version",
+    "ps", "top", "logs", "wait", "kill", "envs", "inspect", "events", "rm", "gc", "policy", "config", "doctor",
+    "completion", "runtime", "version", "approvals", "port", "stop", "release", "play",
 }  # fmt: skip
-CLI_ACTS = {"run", "shell", "code", "attach", "secret", "cp", "mcp", "demo"}
+CLI_ACTS = {"run", "record", "shell", "code", "fleet", "attach", "secret", "cp", "mcp", "serve", "demo"}
 # What a tool gets of its task: ways into places, which are judged, and nothing that acts itself.
 TASK = {
     "id", "caller", "is_scripted", "gate", "notices", "show", "limits", "interrupted", "environment", "decide",
-    "outside", "history", "interruptible", "alive",
+    "outside", "history", "interruptible", "alive", "script_tools",
 }  # fmt: skip
 # What the package offers besides values and errors. Environments of a fleet and those that are opened without a policy
 # are for callers that are trusted.
 FUNCTIONS = {"assess", "attach", "open"}
 CLASSES = {"Environment", "Fleet", "Process", "Session", "Toolbox"}
-FLEET = {"clear_override", "close", "close_task", "gc", "get", "info", "kind", "override", "tasks", "use", "warm"}
+FLEET = {
+    "clear_override", "close", "close_task", "gc", "get", "info", "kind", "map", "override", "tasks", "use", "warm",
+}  # fmt: skip
 
 
 class Watching:

@@ -1,7 +1,9 @@
 """The command line asks nobody, and what a person's rules deny does not reach a resident by it either."""
 
+import asyncio
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,12 +17,15 @@ import hermetic
 from hermetic.cli.dispatch import COMMANDS, main
 from hermetic.link.calls import Call
 from hermetic.link.link import Link
+from hermetic.registry.records import runtime_path
+from hermetic.serve.tokens import FOLDER
 from tests.cli.program import hermetic as command_line
 from tests.cli.program import running
 from tests.cli.test_attach import terminal
 from tests.mcp.clients import ERAS, answer, connected
 from tests.programs import need
 from tests.scenarios.test_one_door import CLI_ACTS, CLI_LOOKS, OPERATIONS
+from tests.serve.serving import HttpClient, program
 
 RULES = """\
 [approvals]
@@ -90,6 +95,7 @@ ONE_SHOT: dict[str, tuple[str, ...]] = {
     "run an argv": ("run", "--", "touch", "denied"),
     "run by a rule": ("run", "--", "truncate -s 0 denied"),
     "run hidden": ("run", "--json", "--", "X=touch; sh -c \"$X denied\""),
+    "record": ("record", "-f", "recorded", "--", "touch denied"),
     "run for a task": ("run", "--task", "one-door-2", "--", "touch denied"),
     "run apart": ("run", "--separate", "--", "touch denied"),
     "run elsewhere": ("run", "--env", "sandbox", "--workspace", ".", "--", "touch denied"),
@@ -106,6 +112,16 @@ def test_run_opens_nothing_for_what_is_denied(
     assert operations == []
     assert sorted(os.listdir(os.environ["HERMETIC_RUNTIME_DIR"])) == before
     assert not (work / "denied").exists()
+
+
+def test_a_batch_with_a_denied_task_begins_nothing(
+    work: Path, operations: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    (work / "tasks").write_text('{"command": "true"}\n{"command": ["touch", "denied"]}\n')
+    assert main(["fleet", "run", "--tasks", "tasks"]) == 1
+    assert "approvals.deny has" in capfd.readouterr().err
+    assert operations == []
+    assert sorted(os.listdir(work)) == ["hermetic.toml", "tasks"]
 
 
 def test_run_in_a_living_place_is_judged_by_what_lives_there(
@@ -224,14 +240,31 @@ async def test_mcp_runs_and_types_nothing_that_is_denied(work: Path, era: str) -
     assert not (work / "denied").exists()
 
 
+async def test_the_console_runs_nothing_that_is_denied(work: Path) -> None:
+    async with (
+        program("--port", "0") as (_, url),
+        hermetic.open("local", cwd=str(work), login=False) as environment,
+    ):
+        done = await asyncio.to_thread(command_line, "serve", "token", "--scope", "drive")
+        client = HttpClient(url, done.stdout.decode().strip())
+        for command in ("touch denied", "truncate -s 0 x"):
+            refused = await client.post(f"/environments/{environment.id}/run", {"command": command})
+            assert (refused.status, refused.code) == (403, "not_permitted")
+        fine = await client.post(f"/environments/{environment.id}/run", {"command": "touch fine"})
+        await (await environment.process(fine.json["process"]["id"])).wait(20)
+    assert sorted(os.listdir(work)) == ["fine", "hermetic.toml"]
+    shutil.rmtree(runtime_path() / FOLDER)
+
+
 def test_all_that_act_are_driven_here() -> None:
     driven = {words[0] for words in ONE_SHOT.values()} | {"shell", "code", "attach", "secret", "cp", "demo", "mcp"}
-    assert driven == CLI_ACTS
+    assert driven | {"serve", "fleet"} == CLI_ACTS
 
 
 # -- what does not
 LOOKS: dict[str, Callable[[str], list[str]]] = {
     "ps": lambda id: ["ps"],
+    "top": lambda id: ["top"],
     "logs": lambda id: ["logs", id],
     "envs": lambda id: ["envs"],
     "gc": lambda id: ["gc", "one-door"],
@@ -244,6 +277,11 @@ LOOKS: dict[str, Callable[[str], list[str]]] = {
     "completion": lambda id: ["completion", "bash"],
     "runtime": lambda id: ["runtime", "list"],
     "doctor": lambda id: ["doctor"],
+    "approvals": lambda id: ["approvals"],
+    "port": lambda id: ["port", "no-such-task", "8000"],  # any other would last; it runs a relay of ours alone
+    "stop": lambda id: ["stop", "no-such-task"],
+    "release": lambda id: ["release"],
+    "play": lambda id: ["play", "no-such-recording"],
     "kill": lambda id: ["kill", id],
     "rm": lambda id: ["rm", "one-door"],
 }

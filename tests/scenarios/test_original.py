@@ -20,13 +20,14 @@ from tests.programs import need_variable
 
 
 def test_the_kinds_of_the_original_are_chosen_by_name(tmp_path: Path) -> None:
-    kinds = {"local": "local", "docker": "docker", "singularity": "apptainer", "ssh": "ssh"}
+    own = ("local", "docker", "ssh", "modal", "daytona")
+    kinds = {**{kind: kind for kind in own}, "singularity": "apptainer"}
     environ = {"HOME": str(tmp_path), "TERMINAL_SSH_HOST": "h"}
     for name, kind in kinds.items():
         settings = load(str(tmp_path), environ={**environ, "TERMINAL_ENV": name})
         assert settings.environment.kind == kind
-    with pytest.raises(ConfigError, match=r"unknown environment kind 'modal'.*Valid: apptainer, docker, local"):
-        load(str(tmp_path), environ={**environ, "TERMINAL_ENV": "modal"})
+    with pytest.raises(ConfigError, match=r"unknown environment kind 'vercel'.*Valid: apptainer, daytona, docker"):
+        load(str(tmp_path), environ={**environ, "TERMINAL_ENV": "vercel"})
 
 
 async def test_each_kind_starts_in_its_own_default_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,13 +92,16 @@ def test_limits_of_scripts_and_of_the_password_prompt_are_the_originals(tmp_path
 
 
 async def test_settings_limit_the_time_and_the_calls_of_a_script(tmp_path: Path) -> None:
-    (tmp_path / "user.toml").write_text("[code_execution]\ntimeout = 1\nmax_tool_calls = 2\n")
     environ = {"HOME": str(tmp_path), "HERMETIC_CONFIG": str(tmp_path / "user.toml")}
+    (tmp_path / "user.toml").write_text("[code_execution]\nmax_tool_calls = 2\n")
     settings = load(str(tmp_path), environ=environ)
     async with opened_in("local", {"login": False, "cwd": str(tmp_path)}, settings=settings) as box:
         calls = "from hermetic_tools import terminal\nfor n in range(3): print(terminal('true').get('exit_code'))"
         answer = await box.call("execute_code", code=calls)
         assert answer["tool_calls_made"] == 2, answer
+    (tmp_path / "user.toml").write_text("[code_execution]\ntimeout = 1\n")
+    settings = load(str(tmp_path), environ=environ)
+    async with opened_in("local", {"login": False, "cwd": str(tmp_path)}, settings=settings) as box:
         began = time.monotonic()
         answer = await box.call("execute_code", code="import time; time.sleep(600)")
         assert answer["status"] == "timeout"

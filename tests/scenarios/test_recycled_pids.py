@@ -6,8 +6,7 @@ import subprocess
 import sys
 import tempfile
 
-from tests.environments.sshd import need_root
-from tests.programs import need
+from tests.programs import need, need_root
 
 # Tells, a line each, of whom it gave the number of a process that had ended and who lived on.
 NAMESPACE = """
@@ -103,7 +102,7 @@ asyncio.run(main())
 
 
 async def test_whoever_gets_the_number_of_a_process_that_ended_lives_on() -> None:
-    need_root()
+    need_root("only root can change the machine's view")
     unshare = need("unshare")
     with tempfile.TemporaryDirectory(prefix="hm-", dir="/tmp") as runtime:
         inside = [sys.executable, "-c", NAMESPACE]

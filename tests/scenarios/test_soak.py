@@ -12,6 +12,7 @@ import pytest
 
 import hermetic
 from hermetic.contract.environment import EnvironmentInfo
+from tests.environments.engines import eventually
 from tests.sizes import scale
 
 
@@ -91,7 +92,8 @@ async def test_ten_thousand_commands_leave_the_resident_as_it_was() -> None:
         assert of_the_caller() == callers
         assert len(os.listdir(f"/proc/{after.pid}/task")) == 1
         assert memory(after) - memory(before) < 2 << 20
-        assert largest_shell(after.pid) - shells < 2 << 20
+        # Shells nest and grow with every `exit`; an idle session moves to a fresh bash.
+        await eventually(lambda: largest_shell(after.pid) - shells < 2 << 20)
         assert rss(os.getpid()) - callers_memory < 8 << 20
         assert int((await env.run("echo $X")).output) > 0
 

@@ -18,10 +18,11 @@ from hermetic import Exited, Unreachable
 from hermetic.registry.host_process import ended
 from hermetic.registry.records import runtime_root
 from tests.environments.network import THERE, Network, network
-from tests.environments.sshd import Sshd, need_root, running
+from tests.environments.sshd import Sshd, running
+from tests.programs import need_root
 
 LINES = 20_000
-PRINTER = f"for ((i = 0; i < {LINES}; i++)); do echo line $i; ((i % 500)) || sleep 0.05; done"
+PARTS = 4
 WHOLE = "".join(f"line {number}\n" for number in range(LINES)).encode()
 
 
@@ -75,30 +76,46 @@ def kill(pids: list[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+class Printer:
+    """A command that prints in parts, each once it is let on."""
+
+    def __init__(self, directory: Path, running: "asyncio.Task[hermetic.Result]") -> None:
+        self.directory, self.running = directory, running
+
+    def let_on(self, part: int) -> None:
+        (self.directory / str(part)).touch()
+
+
 @asynccontextmanager
-async def printing(options: dict[str, Any], reader: Reader) -> AsyncIterator["asyncio.Task[hermetic.Result]"]:
-    """A command that prints while the body runs."""
+async def printing(options: dict[str, Any], reader: Reader, directory: Path) -> AsyncIterator[Printer]:
+    """A command whose first part has begun to come; the directory is on this machine, where the server is too."""
+    text = (
+        f"for ((i = 0; i < {LINES}; i++)); do ((i % {LINES // PARTS})) || "
+        f"until [ -e {directory}/$((i / {LINES // PARTS})) ]; do sleep 0.02; done; echo line $i; done"
+    )
     async with hermetic.open("ssh", **options) as env, asyncio.timeout(100):
-        running = asyncio.create_task(env.run(PRINTER, on_output=reader.take))
-        await reader.more(1000)
-        yield running
+        printer = Printer(directory, asyncio.create_task(env.run(text, on_output=reader.take)))
+        printer.let_on(0)
+        await reader.more(1)
+        yield printer
 
 
-async def test_the_clients_killed_while_it_prints(sshd: Sshd) -> None:
+async def test_the_clients_killed_while_it_prints(sshd: Sshd, tmp_path: Path) -> None:
     reader = Reader()
-    async with printing(sshd.options, reader) as running:
-        for _ in range(3):
+    async with printing(sshd.options, reader, tmp_path) as printer:
+        for part in range(1, PARTS):
             async with asyncio.timeout(20):
                 while not (killed := clients()):  # noqa: ASYNC110 (not our children: no event tells)
                     await asyncio.sleep(0.02)  # the next client is on its way
             kill(killed)
-            await reader.more(10_000)
-        reader.assert_whole(await running)
+            printer.let_on(part)
+            await reader.more(1)
+        reader.assert_whole(await printer.running)
 
 
 @pytest.fixture
 def wire() -> Iterator[Network]:
-    need_root()
+    need_root("only root can change the machine's view")
     with network() as made:
         yield made
 
@@ -112,14 +129,16 @@ def far_options(sshd: Sshd) -> dict[str, Any]:
 async def test_packets_dropped_while_it_prints(wire: Network, tmp_path: Path) -> None:
     reader = Reader()
     with running(tmp_path / "sshd", address=THERE, around=wire.around) as sshd:
-        async with printing(far_options(sshd), reader) as running_command:
+        async with printing(far_options(sshd), reader, tmp_path) as printer:
             wire.drop()
+            for part in range(1, PARTS):
+                printer.let_on(part)
             await the_clients_give_up()
             before = reader.size
             wire.mend()
             await reader.more(1)
             assert reader.size > before
-            reader.assert_whole(await running_command)
+            reader.assert_whole(await printer.running)
             assert sshd.log.count("Accepted publickey") >= 2
 
 

@@ -33,6 +33,23 @@ def test_another_process_with_the_same_number_is_left_alone(tmp_path: Path) -> N
     assert not remembered.exists()
 
 
+def test_a_pid_file_of_a_dead_daemon_is_removed_though_its_number_lives(tmp_path: Path) -> None:
+    for pid in ("", "4194305", str(os.getpid())):
+        pid_file = tmp_path / "docker.pid"
+        pid_file.write_text(pid)
+        assert run_with_processes(f"forget_dead {pid_file} dockerd").returncode == 0
+        assert not pid_file.exists()
+    assert run_with_processes(f"forget_dead {tmp_path}/none dockerd").returncode == 0
+
+
+def test_a_pid_file_of_a_living_daemon_is_kept(tmp_path: Path) -> None:
+    pid_file = tmp_path / "daemon.pid"
+    pid_file.write_text(str(os.getpid()))
+    name = Path("/proc/self/comm").read_text().strip()
+    assert run_with_processes(f"forget_dead {pid_file} '{name}'").returncode == 0
+    assert pid_file.exists()
+
+
 def test_waiting_ends_when_the_process_does(tmp_path: Path) -> None:
     done = run_with_processes(
         f"start_ours {tmp_path}/id {tmp_path}/log false; await 600 {tmp_path}/id false || echo over"
@@ -43,4 +60,4 @@ def test_waiting_ends_when_the_process_does(tmp_path: Path) -> None:
 def test_an_unknown_engine_is_answered_with_the_known_ones() -> None:
     done = subprocess.run([ENGINES / "up", "dcoker"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert "no engine is called dcoker; there are programs, bubblewrap, docker" in done.stderr
+    assert "no engine is called dcoker; there are programs, bubblewrap, chromium, " in done.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TOOLS = ("bash", "cat", "dirname", "flock", "rm", "sha256sum", "tail", "uname")
+TOOLS = ("bash", "cat", "dirname", "find", "flock", "rm", "sha256sum", "tail", "uname")
 
 OLD_PYTHON = 'if [ "$1" = --version ]; then echo Python 3.9.2; else exit 1; fi'
 BARE_PYTHON = """
@@ -45,7 +45,7 @@ class Machine:
         self._write(folder / "bin/python", "exit 1")
         self._write(folder / "bin/hermetic", 'echo "ran: $*"')
         stamped = f"{self.checkout}\n".encode() + (self.checkout / "pyproject.toml").read_bytes()
-        (folder / ".ready").write_text(hashlib.sha256(stamped).hexdigest() + "  -\n")
+        (folder / ".ready-serve").write_text(hashlib.sha256(stamped).hexdigest() + "  -\n")
 
     def start(self, *arguments: str) -> tuple[int, str]:
         done = subprocess.run(
@@ -91,11 +91,20 @@ def test_a_python_that_cannot_make_environments_gets_the_one_command_that_helps(
     assert "No module named that" in (machine.checkout / ".setup.log").read_text()
 
 
+def test_a_start_goes_on_where_the_page_cannot_be_built(machine: Machine) -> None:
+    machine.add_environment()
+    (machine.checkout / "console/src").mkdir(parents=True)
+    code, told = machine.start()
+    assert code == 0
+    assert "It could not be built; everything else works." in told
+    assert told.endswith("ran: demo --console\n")
+
+
 def test_a_second_start_does_nothing_but_start(machine: Machine) -> None:
     machine.add_environment()
     before = time.monotonic()
     code, told = machine.start("--quick")
-    assert (code, told) == (0, "ran: demo --quick\n")
+    assert (code, told) == (0, "ran: demo --console --quick\n")
     assert time.monotonic() - before < 3  # 0.3 s, tenfold slack
 
 

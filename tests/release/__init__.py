@@ -1,0 +1,1 @@
+"""The packages of a release: built, installed alone, and run."""

@@ -42,11 +42,12 @@ def shells_below(pid: int) -> list[int]:
     while todo:
         below = parents.get(todo.pop(), [])
         todo += below
-        found += [one for one in below if _name(one) == "bash" and is_alive(one)]
+        found += [one for one in below if name_of(one) == "bash" and is_alive(one)]
     return found
 
 
-def _name(pid: int) -> str:
+def name_of(pid: int) -> str:
+    """The name of the program that a process runs; empty if it is gone."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):

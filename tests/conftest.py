@@ -41,10 +41,10 @@ runtime = pytest.StashKey[Path]()
 def pytest_configure(config: pytest.Config) -> None:
     """Gives the session a runtime directory and a home of its own, whatever the user's settings are."""
     leftovers.adopt_orphans()
-    # In the background of a shell both are ignored, and every child would inherit that.
-    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    # Ignored in the background of a shell or under nohup; every child would inherit that.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, usual)
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     # Not under TMPDIR, which may be long: the path of a Unix socket has to stay below 100 bytes.
     directory = Path(tempfile.mkdtemp(prefix="hm-", dir="/tmp"))
     config.stash[runtime] = directory

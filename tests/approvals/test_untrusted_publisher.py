@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,23 +25,30 @@ ESCAPE = "\x1b]52;c;cm0gLXJmIC8=\x07\x9b2J"
 @asynccontextmanager
 async def publishing(name: str, *requests: SharedRequest) -> AsyncIterator[None]:
     """A socket in the directory that sends these requests to every console."""
-    ended = asyncio.Event()
     messages: list[Message] = [Listed(len(requests)), *map(Asked, requests)]
-
-    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.writelines(map(exchange.packed, messages))
-        await ended.wait()
-        writer.close()
-
+    content = b"".join(map(exchange.packed, messages))
+    loop, sending = asyncio.get_running_loop(), set[asyncio.Task[None]]()
     path = make_private(exchange.exchange_path(), "test") / name
-    server = await asyncio.start_unix_server(serve, path)
-    try:
-        yield
-    finally:
-        ended.set()
-        server.close()
-        await server.wait_closed()
-        exchange.remove(path)
+    with contextlib.ExitStack() as stack:
+        # Not asyncio's server: when that is closed, connections that it has just accepted stay open.
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
+        listener.bind(str(path))
+        stack.callback(exchange.remove, path)
+        listener.listen()
+
+        def accept() -> None:
+            connection = stack.enter_context(listener.accept()[0])
+            connection.setblocking(False)
+            sending.add(loop.create_task(loop.sock_sendall(connection, content)))
+
+        loop.add_reader(listener, accept)
+        try:
+            yield
+        finally:
+            loop.remove_reader(listener)
+            for task in sending:
+                task.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
 
 
 @pytest.mark.parametrize("name", ["ask-0", "ask-z"])  # before and behind the real one

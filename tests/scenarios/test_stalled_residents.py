@@ -77,7 +77,8 @@ async def test_the_callers_clock_ends_a_call_and_the_next_caller_is_told(tmp_pat
         os.kill(resident(), signal.SIGCONT)
         assert (await env.run("echo back")).output == "back\n"
         assert Records(runtime_root()).stalled_since(env.id) is None
-        assert (tmp_path / "ran").exists() is False or (tmp_path / "ran").read_text() == "x\n"
+        # The lost command ran once, not at all, or was ended between opening the file and writing.
+        assert not (tmp_path / "ran").exists() or (tmp_path / "ran").read_text() in ("", "x\n")
 
 
 @pytest.mark.usefixtures("quick")

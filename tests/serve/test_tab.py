@@ -292,7 +292,7 @@ async def test_closing_a_terminal_ends_and_names_all_its_processes() -> None:
         client.type(1, b"nohup sleep 9651 >/dev/null 2>&1 & setsid sleep 9652 & sleep 9653 &\r")
         async with asyncio.timeout(60):
             # No event tells of an exec; setsid forks, and its first process ends a little later.
-            while any([name_of(one) for one in with_argument(word)] != ["sleep"] for word in words):
+            while any([name_of(one) for one in with_argument(word)] != ["sleep"] for word in words):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert sorted(await terminals.end("e", id)) == [f"sleep {word}" for word in words]
         assert sorted((await client.event("ended"))["cleared"]) == [f"sleep {word}" for word in words]

@@ -10,6 +10,7 @@ import math
 import os
 import secrets
 import shlex
+import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -95,9 +96,11 @@ class Daytona(CloudBackend):
         config = sdk.DaytonaConfig(
             api_key=key, jwt_token=None if key else environ.get("DAYTONA_JWT_TOKEN"),
             organization_id=environ.get("DAYTONA_ORGANIZATION_ID"), target=environ.get("DAYTONA_TARGET"),
-            api_url=environ.get("DAYTONA_API_URL", API_URL),
+            api_url=environ.get("DAYTONA_API_URL", API_URL), **_without_events(sdk.DaytonaConfig),
         )  # fmt: skip
-        client = sdk.AsyncDaytona(config)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of the option that turns events off
+            client = sdk.AsyncDaytona(config)
         try:
             yield DaytonaApi(sdk, client)
         finally:
@@ -118,6 +121,15 @@ class Daytona(CloudBackend):
         if not self.chosen.persistent:
             return super().sandbox_name(resident)
         return self.chosen.name or f"hermetic-{resident.partition('.')[0]}"
+
+
+def _without_events(shape: Any) -> dict[str, bool]:
+    """The setting by which the SDK opens no websocket for events, where it has one.
+
+    The state of a sandbox is read by requests then. Closing that websocket while its user is cancelled leaves it open.
+    """
+    name = "use_deprecated_polling"
+    return {name: True} if name in shape.model_fields else {}
 
 
 async def _closed(client: Any) -> None:

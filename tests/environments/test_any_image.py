@@ -230,14 +230,25 @@ async def test_an_engine_that_cannot_mount_it_is_an_error_that_says_what_to_do(
     assert left(place) == []
 
 
+TOO_OLD = """\
+#!/bin/sh
+while read -r line; do :; done
+echo FATAL: kernel too old >&2
+exit 127
+"""
+
+
 async def test_a_runtime_that_the_kernel_is_too_old_for_is_an_error_that_says_what_to_do(
     place: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the C library says it; no kernel is so old that it could be had for a test."""
+    """As the C library says it; no kernel is so old that it could be had for a test.
+
+    It reads its input first: podman now and then loses the last output of a program that does not.
+    """
     runtime = await store.portable()
     broken = tmp_path / "runtime"
     shutil.copytree(runtime.directory, broken)
-    (broken / "python/bin/python3").write_text("#!/bin/sh\necho FATAL: kernel too old >&2; exit 127\n")
+    (broken / "python/bin/python3").write_text(TOO_OLD)
     damaged = msgspec.structs.replace(runtime, directory=str(broken))
 
     async def obtain(self: RuntimeChoice) -> store.Runtime:

@@ -263,8 +263,13 @@ class Client:
         self.closing, self.go_on = asyncio.Event(), asyncio.Event()
         self.is_closed = False
 
-    def DaytonaConfig(self, **_: object) -> None:
-        pass
+    class DaytonaConfig:
+        """Has no option for events."""
+
+        model_fields: ClassVar[dict[str, object]] = {}
+
+        def __init__(self, **_: object) -> None:
+            pass
 
     def AsyncDaytona(self, _: object) -> "Client":
         return self

@@ -206,6 +206,15 @@ async def test_a_runtime_that_does_not_run_there_is_taken_away(jail: Jail, monke
     assert jail.runtimes == []
 
 
+async def test_a_probe_of_another_process_with_the_same_pid_is_no_hindrance(jail: Jail) -> None:
+    """As two containers with one home have them."""
+    for pid in range(1, 100):
+        (jail.root / f"root/.hermetic-probe-{pid}").mkdir()
+    await works(jail)
+    (runtime,) = (path for path in jail.runtimes if not path.name.startswith(".hermetic-probe"))
+    assert runtime.parent in (jail.root, jail.root / "root")
+
+
 async def test_two_first_opens_share_one_upload(jail: Jail) -> None:
     await asyncio.gather(works(jail), works(jail))
     together = parts(jail)
@@ -229,7 +238,7 @@ async def test_a_failed_upload_leaves_what_others_made(jail: Jail, monkeypatch: 
 def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("kept")
-    plant = f'say() {{ echo "$@"; }}; ln -s {victim} "$HOME/.hermetic-probe-$$"'
+    plant = f'say() {{ echo "$@"; }}; token=known; ln -s {victim} "$HOME/.hermetic-probe-$token"'
     done = subprocess.run(
         ["sh", "-c", f"{plant}\n{upload.LOOK}"],
         env={"HOME": str(tmp_path), "PATH": os.defpath}, capture_output=True, text=True, check=True,

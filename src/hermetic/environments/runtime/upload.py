@@ -15,6 +15,7 @@ import logging
 import os
 import platform
 import re
+import secrets
 import tarfile
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -59,7 +60,7 @@ say machine "$(uname -m)"
 say user "$(id -u)"
 umask 077
 for base in "${{HOME%/}}" /var/tmp /tmp; do
-    own=$base/.hermetic-probe-$$
+    own=$base/.hermetic-probe-$token  # not $$: two containers of one home may have the same
     mkdir "$own" || continue  # others may have planted a link there
     if printf '#!/bin/sh\nexit 0\n' >"$own/probe" && chmod 700 "$own/probe" && "$own/probe"; then say base "$base/"; fi
     rm -rf "$own"
@@ -247,7 +248,7 @@ async def upload(ask: Ask, *, size: int, subject: str, given: str | None = None)
 
 
 async def _look(ask: Ask, subject: str) -> Host:
-    said = _answers(await ask(_script(LOOK), b""))
+    said = _answers(await ask(_script(LOOK, token=secrets.token_hex(8)), b""))
     if "machine" not in said:
         raise EnvironmentUnavailable(
             f"{subject}: no sh with dd answers there, which an upload of the portable runtime needs; {ADVICE}"

@@ -73,14 +73,20 @@ done
 # With the checksums as input: whether the runtime is whole, else how much of it has arrived. Makes its directory.
 CHECK = """
 umask 077
-if mkdir "$prefix" 2>/dev/null; then
-    say made .
-    echo "$digest" >"$prefix/.runtime" || exit
-elif [ -L "$prefix" ] || [ ! -O "$prefix" ] || ! { read -r found <"$prefix/.runtime"; } 2>/dev/null ||
-    [ "$found" != "$digest" ]; then
+mkdir "$prefix" 2>/dev/null && say made .
+taken() {
     say foreign "$prefix"
     exit
+}
+if [ -L "$prefix" ] || [ ! -O "$prefix" ]; then taken; fi
+if [ ! -e "$prefix/.runtime" ]; then
+    set -- "$prefix"/*
+    if [ -e "$1" ]; then taken; fi
+    # An empty one may be another upload's that has just made it. The name is moved: a reader finds all of it.
+    echo "$digest" >"$prefix/$part.name" && mv "$prefix/$part.name" "$prefix/.runtime" || exit
 fi
+read -r found <"$prefix/.runtime"
+if [ "$found" != "$digest" ]; then taken; fi
 chmod 700 "$prefix"
 cd "$prefix" || exit
 if sha256sum -c >/dev/null 2>&1; then

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,15 +23,14 @@ def descriptors_path(client: Client) -> str:
     return found.group().decode()
 
 
-def files_in_memory(path: str) -> dict[str, int]:
-    """Number → inode."""
+def files_in_memory(path: str, begin: bytes = b"") -> dict[str, int]:
+    """Number → inode of those that begin so; without those that are closed meanwhile."""
     found = {}
     for number in os.listdir(path):
-        try:
-            if os.readlink(path + number).startswith("/memfd:hermetic"):
+        with suppress(FileNotFoundError):
+            is_ours = os.readlink(path + number).startswith("/memfd:hermetic")
+            if is_ours and (not begin or Path(path + number).read_bytes().startswith(begin)):
                 found[number] = os.stat(path + number).st_ino
-        except FileNotFoundError:
-            pass
     return found
 
 
@@ -38,7 +38,7 @@ def test_a_text_that_shells_evaluate_cannot_be_changed() -> None:
     with running() as resident, resident.client() as client:
         client.run("true")
         path = descriptors_path(client)
-        programs = [number for number in files_in_memory(path) if Path(path + number).read_bytes().startswith(TURN)]
+        programs = files_in_memory(path, TURN)
         assert len(programs) == 2
         for number in programs:
             with pytest.raises(PermissionError):

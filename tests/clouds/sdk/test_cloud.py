@@ -173,6 +173,7 @@ def test_a_wrong_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "wrong-key" not in said
 
 
+@full
 def test_a_service_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SERVICE, "http://127.0.0.1:9/api")
     said = script_of(OPEN)
@@ -184,6 +185,7 @@ async def _opened(image: str = IMAGE, **options: Any) -> None:
         pass
 
 
+@full
 @on_a_loop
 async def test_an_image_without_python_gets_the_portable_runtime() -> None:
     async with hermetic.open(KIND, image="standin:nopython", login=False) as environment:
@@ -191,6 +193,7 @@ async def test_an_image_without_python_gets_the_portable_runtime() -> None:
         assert (await environment.info()).runtime.startswith("portable")
 
 
+@full
 @on_a_loop
 async def test_files_of_a_persistent_task_outlive_its_sandboxes() -> None:
     task = secrets.token_hex(4)
@@ -200,6 +203,7 @@ async def test_files_of_a_persistent_task_outlive_its_sandboxes() -> None:
         await environment.close(remove=True)
 
 
+@full
 @on_a_loop
 async def test_size_clocks_and_tags_are_those_of_the_options() -> None:
     options = {"cpu": 2, "memory_bytes": 2 << 30, "lifetime": 600, "idle": 120, "network": False}
@@ -211,6 +215,7 @@ async def test_size_clocks_and_tags_are_those_of_the_options() -> None:
         assert (tags[ID], tags[ROOT]) == (environment.id, tag_of(runtime_root()))
 
 
+@full
 @on_a_loop
 async def test_directories_are_kept_the_same(tmp_path: Path) -> None:
     here = tmp_path / "here"
@@ -230,6 +235,7 @@ async def test_a_cancelled_start_leaves_nothing() -> None:
         await opening
 
 
+@full
 @on_a_loop
 async def test_a_sandbox_that_the_vendor_ends_is_lost() -> None:
     before = running()
@@ -243,6 +249,7 @@ async def test_a_sandbox_that_the_vendor_ends_is_lost() -> None:
     await environment.close()
 
 
+@full
 @on_a_loop
 async def test_gc_ends_a_sandbox_without_a_record(tmp_path: Path) -> None:
     before = running()
@@ -256,6 +263,7 @@ async def test_gc_ends_a_sandbox_without_a_record(tmp_path: Path) -> None:
     assert running() == before
 
 
+@full
 @on_a_loop
 async def test_gc_ends_the_others_where_one_sandbox_does_not_end(tmp_path: Path) -> None:
     before, stuck = running(), STANDIN / "stuck"
@@ -284,6 +292,7 @@ def test_gc_says_when_the_service_was_not_asked(monkeypatch: pytest.MonkeyPatch)
     assert f"{KIND.capitalize()} does not answer" in done.stderr
 
 
+@full
 @on_a_loop
 async def test_an_image_that_cannot_be_had_is_an_error_and_leaves_nothing() -> None:
     with pytest.raises(EnvironmentUnavailable, match="manifest unknown") as caught:
@@ -294,6 +303,7 @@ async def test_an_image_that_cannot_be_had_is_an_error_and_leaves_nothing() -> N
         assert not await api.tagged({ROOT: tag_of(runtime_root())})
 
 
+@full
 @pytest.mark.parametrize("persistent", [False, True])
 @on_a_loop
 async def test_a_new_environment_of_a_task_ends_an_abandoned_sandbox(tmp_path: Path, persistent: bool) -> None:
@@ -308,7 +318,8 @@ async def test_a_new_environment_of_a_task_ends_an_abandoned_sandbox(tmp_path: P
 MOMENTS = 10 if IS_FULL else 3
 
 
-@pytest.mark.parametrize("more", [[], pytest.param(["persistent"], marks=full)])
+@full
+@pytest.mark.parametrize("more", [[], ["persistent"]])
 def test_killed_callers_leave_no_sandbox_after_their_lease(more: list[str]) -> None:
     words = [sys.executable, str(Path(__file__).with_name("caller.py")), KIND]
     began = time.monotonic()
@@ -325,6 +336,7 @@ def test_killed_callers_leave_no_sandbox_after_their_lease(more: list[str]) -> N
     asyncio.run(until(is_cleaned, SLOW * (streams.SILENCE + 5)))
 
 
+@full
 @on_a_loop
 async def test_a_warm_command_takes_at_most_two_round_trips() -> None:
     """Of the stream that carries it, over a network faster than any to a cloud."""
@@ -332,6 +344,7 @@ async def test_a_warm_command_takes_at_most_two_round_trips() -> None:
     assert commands <= 2 * echoes, f"a command {commands:.2f} ms, a round trip {echoes:.2f} ms"
 
 
+@full
 def test_the_class_of_hermes_keeps_the_files_of_a_task() -> None:
     make: Any = getattr(hermes, f"{KIND.capitalize()}Environment")
     task = secrets.token_hex(4)

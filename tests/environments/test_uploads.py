@@ -223,6 +223,23 @@ async def test_two_first_opens_share_one_upload(jail: Jail) -> None:
     assert parts(jail) == 2 * together
 
 
+async def test_two_openers_of_one_machine_may_name_a_directory_at_once(
+    jail: Jail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here both have written the name before either moves it."""
+    meet = """
+    mv() {
+        echo >>"$HOME/met"
+        while [ "$(wc -l <"$HOME/met")" -lt 2 ]; do sleep 0.01; done
+        command mv "$@"
+    }
+    """
+    monkeypatch.setattr(upload, "CHECK", meet + upload.CHECK)
+    await asyncio.gather(works(jail), works(jail))
+    assert len(jail.runtimes) == 1
+    assert not list(jail.runtimes[0].glob(".name-*"))
+
+
 async def test_a_failed_upload_leaves_what_others_made(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
     await works(jail)
     (runtime,) = jail.runtimes

@@ -83,7 +83,7 @@ if [ ! -e "$prefix/.runtime" ]; then
     set -- "$prefix"/*
     if [ -e "$1" ]; then taken; fi
     # An empty one may be another upload's that has just made it. The name is moved: a reader finds all of it.
-    echo "$digest" >"$prefix/$part.name" && mv "$prefix/$part.name" "$prefix/.runtime" || exit
+    echo "$digest" >"$prefix/.name-$token" && mv "$prefix/.name-$token" "$prefix/.runtime" || exit
 fi
 read -r found <"$prefix/.runtime"
 if [ "$found" != "$digest" ]; then taken; fi
@@ -374,7 +374,8 @@ class _Transfer:
             raise await self._failure("it was not unpacked", said)
 
     async def _do(self, script: str, given: bytes = b"", **more: str) -> dict[str, list[str]]:
-        text = _script(script, prefix=self._runtime.prefix, part=self._part, digest=self._runtime.digest, **more)
+        own = {"prefix": self._runtime.prefix, "part": self._part, "digest": self._runtime.digest}
+        text = _script(script, **own, token=secrets.token_hex(8), **more)
         return _answers(await self._ask(text, given))
 
     async def _remove(self) -> None:

@@ -35,7 +35,11 @@ def main() -> int:
     if arguments.list:
         print("\n".join(benchmark.name for benchmark in all_benchmarks()))
         return 0
-    report = _read(arguments.read) if arguments.read else _measure(_chosen(arguments.only), quick=arguments.quick)
+    report = (
+        _read(arguments.read)
+        if arguments.read
+        else _measure(_chosen(arguments.only), quick=arguments.quick)
+    )
     print(table(report), end="")
     if arguments.json:
         _write(arguments.json, msgspec.json.format(msgspec.json.encode(report)).decode() + "\n")
@@ -50,16 +54,24 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=ABOUT)
-    parser.add_argument("--quick", action="store_true", help="fewer repeats: well under a minute instead of a few")
-    parser.add_argument("--only", action="append", metavar="NAME", help="only this one; may be given several times")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer repeats: well under a minute instead of a few"
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="only this one; may be given several times"
+    )
     parser.add_argument("--list", action="store_true", help="print the names and end")
     parser.add_argument("--json", metavar="FILE", help="write the report")
     parser.add_argument("--svg", metavar="FILE", help="write the picture of the report")
     parser.add_argument(
-        "--readme", metavar="FILE", help="put the five headline rows between the markers of a Markdown page"
+        "--readme",
+        metavar="FILE",
+        help="put the five headline rows between the markers of a Markdown page",
     )
     parser.add_argument("--page", metavar="FILE", help="the same with every row")
-    parser.add_argument("--read", metavar="FILE", help="show a report written before instead of measuring")
+    parser.add_argument(
+        "--read", metavar="FILE", help="show a report written before instead of measuring"
+    )
     return parser
 
 
@@ -69,7 +81,9 @@ def _chosen(names: list[str] | None) -> list[Benchmark]:
         if not any(benchmark.is_called(name) for benchmark in known):
             valid = ", ".join(benchmark.name for benchmark in known)
             raise SystemExit(f"no benchmark is called {name!r}; there are: {valid}")
-    return [benchmark for benchmark in known if names is None or any(map(benchmark.is_called, names))]
+    return [
+        benchmark for benchmark in known if names is None or any(map(benchmark.is_called, names))
+    ]
 
 
 def _measure(chosen: list[Benchmark], *, quick: bool) -> Report:
@@ -103,7 +117,9 @@ async def _run(chosen: list[Benchmark], bench: Bench) -> list[Row]:
 
 
 def _machine() -> Machine:
-    told = subprocess.run([BASH, "-c", "echo $BASH_VERSION"], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [BASH, "-c", "echo $BASH_VERSION"], capture_output=True, text=True, check=True
+    )
     return Machine(
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),

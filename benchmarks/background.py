@@ -30,16 +30,27 @@ async def background(bench: Bench, place: Place) -> list[Row]:
         after = held()
     return [
         row(
-            f"{place.kind}.background", f"starting a background process, {place.kind}", "ms", ours,
-            limit=(FRESH_BASH, limit), target=place.target("background"),
+            f"{place.kind}.background",
+            f"starting a background process, {place.kind}",
+            "ms",
+            ours,
+            limit=(FRESH_BASH, limit),
+            target=place.target("background"),
         ),
         row(
-            f"{place.kind}.background-memory", f"memory for each running process, {place.kind}",
-            "KiB", [(after[0] - before[0]) / KIB / count], target=place.target("background-memory"),
+            f"{place.kind}.background-memory",
+            f"memory for each running process, {place.kind}",
+            "KiB",
+            [(after[0] - before[0]) / KIB / count],
+            target=place.target("background-memory"),
             note=f"{count} running",
         ),
         row(
-            f"{place.kind}.background-threads", f"threads more in caller and resident, {place.kind}", "",
-            [after[1] - before[1]], target=place.target("background-threads"), note=f"{count} running",
+            f"{place.kind}.background-threads",
+            f"threads more in caller and resident, {place.kind}",
+            "",
+            [after[1] - before[1]],
+            target=place.target("background-threads"),
+            note=f"{count} running",
         ),
-    ]  # fmt: skip
+    ]

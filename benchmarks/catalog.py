@@ -84,9 +84,13 @@ CONTAINER: dict[str, InAPlace] = {
 }
 
 IN_PLACES: dict[str, dict[str, InAPlace]] = {
-    "local": LOCAL, "sandbox": ELSEWHERE, "docker": CONTAINER, "podman": CONTAINER, "apptainer": ELSEWHERE,
+    "local": LOCAL,
+    "sandbox": ELSEWHERE,
+    "docker": CONTAINER,
+    "podman": CONTAINER,
+    "apptainer": ELSEWHERE,
     "ssh": ELSEWHERE,
-}  # fmt: skip
+}
 
 
 def all_benchmarks() -> list[Benchmark]:

@@ -1,7 +1,7 @@
 """Sandboxes of clouds, by the vendors' SDKs against stand-ins: what a command adds to its stream.
 
-On loopback a round trip can be shorter than a command in a local shell. So the target is that of streams with the
-delay of a network, which is less than any to a cloud.
+On loopback a round trip can be shorter than a command in a local shell. So the target is that of
+streams with the delay of a network, which is less than any to a cloud.
 """
 
 import asyncio
@@ -31,13 +31,33 @@ async def modal(bench: Bench) -> list[Row]:
 def _measured(bench: Bench, kind: str) -> list[Row]:
     """In an environment of its own, which has the SDK."""
     rows = []
-    for name, where, delay in (("settled", "stand-in", 0.0), ("settled-far", "stand-in, 5 ms away", NETWORK)):
-        with tempfile.TemporaryDirectory() as folder, standin(kind, Path(folder, "standin")) as variables:
-            words = [installed(kind), str(SDK / "round_trips.py"), kind, str(bench.times(200, 20)), str(delay)]
-            done = subprocess.run(words, env={**os.environ, **variables}, capture_output=True, text=True, check=True)
+    for name, where, delay in (
+        ("settled", "stand-in", 0.0),
+        ("settled-far", "stand-in, 5 ms away", NETWORK),
+    ):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            standin(kind, Path(folder, "standin")) as variables,
+        ):
+            words = [
+                installed(kind),
+                str(SDK / "round_trips.py"),
+                kind,
+                str(bench.times(200, 20)),
+                str(delay),
+            ]
+            done = subprocess.run(
+                words, env={**os.environ, **variables}, capture_output=True, text=True, check=True
+            )
         ours, limit = json.loads(done.stdout)
-        rows.append(row(
-            f"{kind}.{name}", f"`true`, settled session, {kind} ({where})", "ms", ours,
-            limit=("one round trip of its stream", limit), target=Target(of="ratio", most=2.0) if delay else None,
-        ))  # fmt: skip
+        rows.append(
+            row(
+                f"{kind}.{name}",
+                f"`true`, settled session, {kind} ({where})",
+                "ms",
+                ours,
+                limit=("one round trip of its stream", limit),
+                target=Target(of="ratio", most=2.0) if delay else None,
+            )
+        )
     return rows

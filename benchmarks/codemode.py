@@ -17,7 +17,8 @@ from hermetic.tools.code.arguments import CodeLimits, CodeOptions
 SETTLE = 0.2  # seconds in which the interpreter for the next script gets ready
 SCRIPT = "from hermetic_tools import noop\nprint(1)"
 FILE = "/tmp/hermetic-benchmark.txt"
-# A python3 in front of PATH that takes as long as a version manager's before it starts the interpreter.
+# A python3 in front of PATH that takes as long as a version manager's before it starts the
+# interpreter.
 SHIM = """\
 mkdir -p ~/shims && printf '#!/bin/sh\\nsleep 0.05\\nexec %s "$@"\\n' "$(command -v python3)" > ~/shims/python3 &&
 chmod +x ~/shims/python3 && export PATH=~/shims:$PATH"""
@@ -48,9 +49,12 @@ async def noop(task: object, asked: Nothing) -> Fields:
 async def codemode(bench: Bench, place: Place) -> list[Row]:
     """What calls cost, then what scripts do."""
     return [
-        *await _calls(bench, place), await _start(bench, place), await _warm(bench, place),
-        await _in_a_row(bench, place, "row", "", ""), await _in_a_row(bench, place, "shim", SHIM, ", `python3` a shim"),
-    ]  # fmt: skip
+        *await _calls(bench, place),
+        await _start(bench, place),
+        await _warm(bench, place),
+        await _in_a_row(bench, place, "row", "", ""),
+        await _in_a_row(bench, place, "shim", SHIM, ", `python3` a shim"),
+    ]
 
 
 async def _calls(bench: Bench, place: Place) -> list[Row]:
@@ -62,13 +66,17 @@ async def _calls(bench: Bench, place: Place) -> list[Row]:
         for name, tool, arguments, what in (
             ("call", "noop", "", "a tool that does nothing"),
             ("read", "read_file", repr(FILE), "`read_file`, 20 lines"),
-        ):  # fmt: skip
+        ):
             printed = await run(CALLS.format(tool=tool, arguments=arguments, count=count))
-            rows.append(row(
-                f"{place.kind}.codemode-{name}", f"a script's call of {what}, {place.kind}", "ms",
-                [microseconds / 1000 for microseconds in json.loads(printed)],
-                target=place.target(f"codemode-{name}"),
-            ))  # fmt: skip
+            rows.append(
+                row(
+                    f"{place.kind}.codemode-{name}",
+                    f"a script's call of {what}, {place.kind}",
+                    "ms",
+                    [microseconds / 1000 for microseconds in json.loads(printed)],
+                    target=place.target(f"codemode-{name}"),
+                )
+            )
     return rows
 
 
@@ -79,11 +87,17 @@ async def _start(bench: Bench, place: Place) -> Row:
         async def bare() -> None:
             await run("", "python3 -c pass")
 
-        ours, limit = await in_turns(bench.times(25, 6), apart(once(lambda: run(SCRIPT)), 2), apart(once(bare), 2))
+        ours, limit = await in_turns(
+            bench.times(25, 6), apart(once(lambda: run(SCRIPT)), 2), apart(once(bare), 2)
+        )
     return row(
-        f"{place.kind}.codemode-start", f"a script, start to result, {place.kind}", "ms", ours,
-        limit=("`python3 -c pass` there", limit), target=place.target("codemode-start"),
-    )  # fmt: skip
+        f"{place.kind}.codemode-start",
+        f"a script, start to result, {place.kind}",
+        "ms",
+        ours,
+        limit=("`python3 -c pass` there", limit),
+        target=place.target("codemode-start"),
+    )
 
 
 async def _warm(bench: Bench, place: Place) -> Row:
@@ -96,13 +110,18 @@ async def _warm(bench: Bench, place: Place) -> Row:
 
         (ours,) = await in_turns(bench.times(40, 8), settled, warm=2)
     return row(
-        f"{place.kind}.codemode-warm", f"a script, start to result, warm interpreter, {place.kind}", "ms", ours,
+        f"{place.kind}.codemode-warm",
+        f"a script, start to result, warm interpreter, {place.kind}",
+        "ms",
+        ours,
         target=place.target("codemode-warm"),
-    )  # fmt: skip
+    )
 
 
 async def _in_a_row(bench: Bench, place: Place, name: str, before: str, more: str) -> Row:
-    """Scripts without a pause between them, beside settled ones; `before` is a command that runs first."""
+    """Scripts without a pause between them, beside settled ones; `before` is a command that runs
+    first.
+    """
     async with _scripts(place, warm=True) as run:
         if before:
             await run("", before)
@@ -114,9 +133,13 @@ async def _in_a_row(bench: Bench, place: Place, name: str, before: str, more: st
 
         ours, limit = await in_turns(bench.times(20, 4), in_a_row(lambda: run(SCRIPT), 4), settled)
     return row(
-        f"{place.kind}.codemode-{name}", f"a script, start to result, in a row{more}, {place.kind}", "ms", ours,
-        limit=("the same with 0.2 s between them", limit), target=place.target(f"codemode-{name}"),
-    )  # fmt: skip
+        f"{place.kind}.codemode-{name}",
+        f"a script, start to result, in a row{more}, {place.kind}",
+        "ms",
+        ours,
+        limit=("the same with 0.2 s between them", limit),
+        target=place.target(f"codemode-{name}"),
+    )
 
 
 class _Run(Protocol):
@@ -132,7 +155,9 @@ async def _scripts(place: Place, *, warm: bool) -> AsyncIterator[_Run]:
     task = f"benchmark-{secrets.token_hex(4)}"
 
     async def run(code: str, command: str = "") -> str:
-        tool, given = ("terminal", {"command": command}) if command else ("execute_code", {"code": code})
+        tool, given = (
+            ("terminal", {"command": command}) if command else ("execute_code", {"code": code})
+        )
         answer = json.loads(await toolbox.call(tool, given, task_id=task))
         if answer["exit_code"] != 0:
             raise WrongResult(f"{command or code!r}: {answer}")

@@ -1,7 +1,8 @@
 """`python -m benchmarks.compare DIRECTORY`: this checkout's figures beside those of another one.
 
-Both run in turns, benchmark by benchmark, so that a slow minute of the machine costs both the same. The median of the
-rounds counts. A row's figure is its ratio to the limit of its own run, or the plain figure where it has no limit.
+Both run in turns, benchmark by benchmark, so that a slow minute of the machine costs both the same.
+The median of the rounds counts. A row's figure is its ratio to the limit of its own run, or the
+plain figure where it has no limit.
 """
 
 import argparse
@@ -37,7 +38,9 @@ def main() -> int:
     shared = _names(other)
     chosen = [name for name in _names(HERE) if name in shared and _is_chosen(name, arguments.only)]
     if not chosen:
-        raise SystemExit("both checkouts have no such benchmark; `benchmarks/run --list` prints the names")
+        raise SystemExit(
+            "both checkouts have no such benchmark; `benchmarks/run --list` prints the names"
+        )
     ours, theirs = _empty(), _empty()
     for name in chosen:
         for number in range(arguments.rounds):
@@ -52,10 +55,16 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
-    parser.add_argument("directory", help="a checkout of the other state, for example made by `git worktree add`")
+    parser.add_argument(
+        "directory", help="a checkout of the other state, for example made by `git worktree add`"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="of each benchmark on both sides (3)")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="as for `benchmarks/run`")
-    parser.add_argument("--full", action="store_true", help="all repeats instead of those of --quick")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="as for `benchmarks/run`"
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="all repeats instead of those of --quick"
+    )
     return parser
 
 
@@ -95,12 +104,16 @@ def _print(name: str, theirs: Figures, ours: Figures) -> bool:
     before, after = statistics.median(theirs.medians), statistics.median(ours.medians)
     change = _change(before, after, ours.unit)
     if ours.ratios and theirs.ratios:
-        of_limit = _change(statistics.median(theirs.ratios), statistics.median(ours.ratios), ours.unit)
+        of_limit = _change(
+            statistics.median(theirs.ratios), statistics.median(ours.ratios), ours.unit
+        )
         text = f"{of_limit:.2f} x of the limit, {change:.2f} x plain"
     else:
         of_limit, text = change, f"{change:.2f} x plain"
     is_worse = of_limit > WORSE
-    print(f"{'WORSE' if is_worse else 'ok':5}  {name:34} {before:.3f} -> {after:.3f} {ours.unit}: {text}")
+    print(
+        f"{'WORSE' if is_worse else 'ok':5}  {name:34} {before:.3f} -> {after:.3f} {ours.unit}: {text}"
+    )
     return is_worse
 
 

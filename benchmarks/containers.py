@@ -1,4 +1,6 @@
-"""Containers beside what their engine's own client does: a command in one that is there, many, much output."""
+"""Containers beside what their engine's own client does: a command in one that is there, many, much
+output.
+"""
 
 from benchmarks.figures import Row, row
 from benchmarks.latency import running
@@ -17,19 +19,29 @@ async def beside_exec(bench: Bench, place: Place) -> list[Row]:
     with raw.running(*LIMITS) as name:
         async with place.open() as env:
             ours, limit = await in_turns(
-                bench.times(20, 5), apart(once(running(env, "true"))), plainly(lambda: raw.execute(name), times=EXECS)
+                bench.times(20, 5),
+                apart(once(running(env, "true"))),
+                plainly(lambda: raw.execute(name), times=EXECS),
             )
-    return [row(
-        f"{place.kind}.settled-exec", f"`true`, settled session, {place.kind}", "ms", ours,
-        limit=(f"{raw.program} exec … true", limit), target=place.target("settled-exec"),
-    )]  # fmt: skip
+    return [
+        row(
+            f"{place.kind}.settled-exec",
+            f"`true`, settled session, {place.kind}",
+            "ms",
+            ours,
+            limit=(f"{raw.program} exec … true", limit),
+            target=place.target("settled-exec"),
+        )
+    ]
 
 
 async def many(bench: Bench, place: Place) -> list[Row]:
     """Commands of eight callers in one container, against eight threads that start the client."""
     raw = _raw(place)
     with raw.running(*LIMITS) as name:
-        return await parallel_beside(bench, place, lambda: raw.execute(name), f"{raw.program} exec … true")
+        return await parallel_beside(
+            bench, place, lambda: raw.execute(name), f"{raw.program} exec … true"
+        )
 
 
 async def much(bench: Bench, place: Place) -> list[Row]:
@@ -37,9 +49,11 @@ async def much(bench: Bench, place: Place) -> list[Row]:
     raw = _raw(place)
     with raw.running(*LIMITS) as name:
         return await flood_beside(
-            bench, place, lambda count: raw.seconds_inside(name, f"{printing(count)} | cat >/dev/null"),
+            bench,
+            place,
+            lambda count: raw.seconds_inside(name, f"{printing(count)} | cat >/dev/null"),
             "the same pipe inside",
-        )  # fmt: skip
+        )
 
 
 def _raw(place: Place) -> RawContainer:

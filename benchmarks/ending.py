@@ -17,7 +17,8 @@ from hermetic.contract.limits import GRACE
 TIMEOUT = 0.25  # seconds: every tree is up by then
 PATIENCE = 30.0  # seconds after which a tree that does not end counts as a hang
 
-Stop = Callable[[hermetic.Environment, str], Awaitable[float]]  # seconds from the moment to the return
+# seconds from the moment to the return
+Stop = Callable[[hermetic.Environment, str], Awaitable[float]]
 
 
 async def by_timeout(env: hermetic.Environment, command: str) -> float:
@@ -60,7 +61,9 @@ class Ended:
     """What came of all tries."""
 
     def __init__(self) -> None:
-        self.late: dict[str, dict[str, list[float]]] = {stop: {tree.name: [] for tree in TREES} for stop in STOPS}
+        self.late: dict[str, dict[str, list[float]]] = {
+            stop: {tree.name: [] for tree in TREES} for stop in STOPS
+        }
         self.limit: list[float] = []
         self.survivors: Counter[str] = Counter()  # way and tree: how many
 
@@ -101,14 +104,23 @@ def _lateness(place: Place, ended: Ended) -> list[Row]:
         note = ", ".join(f"{name} {statistics.median(group):.1f}" for name, group in trees.items())
         rows += [
             row(
-                f"{place.kind}.{stop}", f"{stop}: returns late by, {place.kind}", "ms", values,
-                limit=("killpg and wait", ended.limit), target=place.target(stop), note=note,
+                f"{place.kind}.{stop}",
+                f"{stop}: returns late by, {place.kind}",
+                "ms",
+                values,
+                limit=("killpg and wait", ended.limit),
+                target=place.target(stop),
+                note=note,
             ),
             row(
-                f"{place.kind}.{stop}-worst", f"{stop}: returns late by at worst, {place.kind}", "ms", values,
-                target=place.target(f"{stop}-worst"), note=_slowest(trees),
+                f"{place.kind}.{stop}-worst",
+                f"{stop}: returns late by at worst, {place.kind}",
+                "ms",
+                values,
+                target=place.target(f"{stop}-worst"),
+                note=_slowest(trees),
             ),
-        ]  # fmt: skip
+        ]
     return rows
 
 
@@ -120,12 +132,21 @@ def _counts(place: Place, ended: Ended, *, jobs_gone: int) -> list[Row]:
     tries = f"{len(ended.limit)} tries"
     return [
         row(
-            f"{place.kind}.survivors", f"survivors after timeout, cancel and kill, {place.kind}", "",
-            [ended.survivors.total()], target=place.target("survivors"),
-            note=", ".join([tries, *(f"{count} after {where}" for where, count in ended.survivors.items())]),
+            f"{place.kind}.survivors",
+            f"survivors after timeout, cancel and kill, {place.kind}",
+            "",
+            [ended.survivors.total()],
+            target=place.target("survivors"),
+            note=", ".join(
+                [tries, *(f"{count} after {where}" for where, count in ended.survivors.items())]
+            ),
         ),
         row(
-            f"{place.kind}.jobs", f"earlier jobs of the session ended with them, {place.kind}", "",
-            [jobs_gone], target=place.target("jobs"), note=f"2 jobs, {tries}",
+            f"{place.kind}.jobs",
+            f"earlier jobs of the session ended with them, {place.kind}",
+            "",
+            [jobs_gone],
+            target=place.target("jobs"),
+            note=f"2 jobs, {tries}",
         ),
-    ]  # fmt: skip
+    ]

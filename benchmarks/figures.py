@@ -27,7 +27,8 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """A bound on one figure of a row.
 
-    `ratio` and `difference` are of our median to the limit's, `p95-ratio` is of the 95th percentiles.
+    `ratio` and `difference` are of our median to the limit's, `p95-ratio` is of the 95th
+    percentiles.
     """
 
     of: Literal["ratio", "p95-ratio", "difference", "median", "worst"]
@@ -36,7 +37,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_met(self, value: float, *, slack: float = 1.0) -> bool:
         """True when the value keeps to the bound, widened `slack` times."""
-        return (self.most is None or value <= self.most * slack) and (self.least is None or value >= self.least / slack)
+        return (self.most is None or value <= self.most * slack) and (
+            self.least is None or value >= self.least / slack
+        )
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +62,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     def holds(self, *, slack: float) -> bool:
         """True when the target is met with `slack`, or when there is none."""
-        return self.target is None or (self.judged is not None and self.target.is_met(self.judged, slack=slack))
+        return self.target is None or (
+            self.judged is not None and self.target.is_met(self.judged, slack=slack)
+        )
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +130,13 @@ def row(
     best = None if limit is None else Limit(what=limit[0], sample=sample(limit[1], is_rate=is_rate))
     judged = None if target is None else figure(target.of, taken, best)
     return Row(
-        name=name, what=what, unit=unit, ours=taken, limit=best, ratio=figure("ratio", taken, best), target=target,
-        met=None if target is None or judged is None else target.is_met(judged), note=note,
-    )  # fmt: skip
+        name=name,
+        what=what,
+        unit=unit,
+        ours=taken,
+        limit=best,
+        ratio=figure("ratio", taken, best),
+        target=target,
+        met=None if target is None or judged is None else target.is_met(judged),
+        note=note,
+    )

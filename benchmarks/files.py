@@ -51,15 +51,28 @@ async def _page(bench: Bench, place: Place, at: Path) -> list[Row]:
     path.unlink()
     what = f"of a file of {size:.1f} GB, {place.kind}"
     return [
-        row(f"{place.kind}.file-first", f"the first page {what}", "ms", [first], limit=("wc -l of it", [counted])),
         row(
-            f"{place.kind}.file-page", f"another page {what}", "ms", later, target=place.target("file-page"),
+            f"{place.kind}.file-first",
+            f"the first page {what}",
+            "ms",
+            [first],
+            limit=("wc -l of it", [counted]),
         ),
         row(
-            f"{place.kind}.file-memory", f"growth of the resident by pages {what}", "MiB", [growth],
+            f"{place.kind}.file-page",
+            f"another page {what}",
+            "ms",
+            later,
+            target=place.target("file-page"),
+        ),
+        row(
+            f"{place.kind}.file-memory",
+            f"growth of the resident by pages {what}",
+            "MiB",
+            [growth],
             target=place.target("file-memory"),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _write_log(path: Path, lines: int) -> None:
@@ -86,14 +99,23 @@ async def _call(bench: Bench, place: Place, at: Path) -> list[Row]:
 
         try:
             taken, limit = await in_turns(
-                bench.times(200, 20), once(read), plainly(lambda: run_program(["cat", str(path)], quiet=True)), warm=5
+                bench.times(200, 20),
+                once(read),
+                plainly(lambda: run_program(["cat", str(path)], quiet=True)),
+                warm=5,
             )
         finally:
             await toolbox.close(remove=True)
-    return [row(
-        f"{place.kind}.read-file", f"the tool read_file on a small file, {place.kind}", "ms", taken,
-        limit=("cat", limit), target=place.target("read-file"),
-    )]  # fmt: skip
+    return [
+        row(
+            f"{place.kind}.read-file",
+            f"the tool read_file on a small file, {place.kind}",
+            "ms",
+            taken,
+            limit=("cat", limit),
+            target=place.target("read-file"),
+        )
+    ]
 
 
 async def _search(bench: Bench, place: Place, at: str) -> list[Row]:
@@ -115,17 +137,27 @@ async def _search(bench: Bench, place: Place, at: str) -> list[Row]:
 
         times = bench.times(10, 3)
         ours, limit = await in_turns(times, once(lambda: search(True)), plainly(plain))
-        own, other = await in_turns(min(times, 3), once(lambda: search(False)), plainly(plain), warm=0)
+        own, other = await in_turns(
+            min(times, 3), once(lambda: search(False)), plainly(plain), warm=0
+        )
     what = f"a word in {count:,} files"
     return [
         row(
-            f"{place.kind}.search", f"{what} by search_files, {place.kind}", "ms", ours, limit=("plain rg", limit),
+            f"{place.kind}.search",
+            f"{what} by search_files, {place.kind}",
+            "ms",
+            ours,
+            limit=("plain rg", limit),
             target=place.target("search"),
         ),
         row(
-            f"{place.kind}.search-own", f"{what} without ripgrep, {place.kind}", "ms", own, limit=("plain rg", other),
+            f"{place.kind}.search-own",
+            f"{what} without ripgrep, {place.kind}",
+            "ms",
+            own,
+            limit=("plain rg", other),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _plant(at: Path, count: int) -> None:

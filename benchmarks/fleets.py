@@ -28,7 +28,9 @@ async def pool(bench: Bench, place: Place) -> list[Row]:
             for _ in range(AHEAD):
                 values.append(await _get(fleet, f"task-{next(numbers)}"))
             await fleet.warm(0)
-            await asyncio.gather(*(fleet.close_task(task, remove=True) for task in list(fleet.tasks)))
+            await asyncio.gather(
+                *(fleet.close_task(task, remove=True) for task in list(fleet.tasks))
+            )
             return values
 
         async def cold() -> list[float]:
@@ -38,10 +40,16 @@ async def pool(bench: Bench, place: Place) -> list[Row]:
 
         taken, limit = await in_turns(bench.times(6, 1), ours, cold, warm=bench.times(1, 0))
         await fleet.close(remove=True)
-    return [row(
-        f"{place.kind}.pool", f"a task's environment from a warm pool, {place.kind}", "ms", taken,
-        limit=("one that is started", limit), target=place.target("pool"),
-    )]  # fmt: skip
+    return [
+        row(
+            f"{place.kind}.pool",
+            f"a task's environment from a warm pool, {place.kind}",
+            "ms",
+            taken,
+            limit=("one that is started", limit),
+            target=place.target("pool"),
+        )
+    ]
 
 
 async def _get(fleet: hermetic.Fleet, task: str) -> float:
@@ -63,14 +71,20 @@ async def at_once(bench: Bench, place: Place) -> list[Row]:
     what = f"{count} opened at once"
     return [
         row(
-            f"{place.kind}.at-once", f"{what}, time for each, {place.kind}", "ms", [ours[0]],
+            f"{place.kind}.at-once",
+            f"{what}, time for each, {place.kind}",
+            "ms",
+            [ours[0]],
             limit=(f"{raw.program} run -d, {AT_ONCE} at a time", [theirs[0]]),
         ),
         row(
-            f"{place.kind}.at-once-memory", f"{what}, the machine's memory for each, {place.kind}", "MiB", [ours[1]],
+            f"{place.kind}.at-once-memory",
+            f"{what}, the machine's memory for each, {place.kind}",
+            "MiB",
+            [ours[1]],
             limit=(raw.opening, [theirs[1]]),
         ),
-    ]  # fmt: skip
+    ]
 
 
 async def _fleet_of(place: Place, count: int) -> tuple[float, float]:

@@ -1,7 +1,8 @@
-"""One scripted task of the real Hermes Agent, with its own tools and with Hermetic's: outcomes and times side by side.
+"""One scripted task of the real Hermes Agent, with its own tools and with Hermetic's: outcomes and
+times side by side.
 
-Run it with a Python that has `hermes-agent` and this package: `python -m benchmarks.hermes_agent --help`. A local
-server plays the model, so no network and no key is needed.
+Run it with a Python that has `hermes-agent` and this package: `python -m benchmarks.hermes_agent
+--help`. A local server plays the model, so no network and no key is needed.
 """
 
 from __future__ import annotations
@@ -40,25 +41,56 @@ print(lines, said["output"].strip(), said["exit_code"])
 def steps(directory: str, python: str = "python3") -> list[Step]:
     """The task: 16 calls of tools, by name, tool and arguments."""
     return [
-        ("foreground", "terminal", lambda got: {"command": "mkdir -p notes && echo hello | tee notes/a.txt"}),
+        (
+            "foreground",
+            "terminal",
+            lambda got: {"command": "mkdir -p notes && echo hello | tee notes/a.txt"},
+        ),
         ("exit code", "terminal", lambda got: {"command": "echo out; echo err >&2; exit 4"}),
         ("state: set", "terminal", lambda got: {"command": "export STAGE=test; cd notes"}),
         ("state: read", "terminal", lambda got: {"command": "echo $STAGE; basename $PWD; cd .."}),
-        ("write_file", "write_file", lambda got: {"path": f"{directory}/notes/b.py", "content": PROGRAM}),
+        (
+            "write_file",
+            "write_file",
+            lambda got: {"path": f"{directory}/notes/b.py", "content": PROGRAM},
+        ),
         ("read_file", "read_file", lambda got: {"path": f"{directory}/notes/b.py"}),
-        ("patch", "patch", lambda got: {"mode": "replace", "path": f"{directory}/notes/b.py", "old_string": "return 41",
-                                        "new_string": "return 42"}),
-        ("search_files", "search_files", lambda got: {"pattern": "return 4", "path": f"{directory}/notes"}),
+        (
+            "patch",
+            "patch",
+            lambda got: {
+                "mode": "replace",
+                "path": f"{directory}/notes/b.py",
+                "old_string": "return 41",
+                "new_string": "return 42",
+            },
+        ),
+        (
+            "search_files",
+            "search_files",
+            lambda got: {"pattern": "return 4", "path": f"{directory}/notes"},
+        ),
         ("run it", "terminal", lambda got: {"command": f"{python} notes/b.py"}),
         ("execute_code", "execute_code", lambda got: {"code": SCRIPT.format(directory, python)}),
         ("approval: yes", "terminal", lambda got: {"command": "git push --force origin approved"}),
         ("approval: no", "terminal", lambda got: {"command": "git push --force origin denied"}),
-        ("background", "terminal", lambda got: {"command": "sleep 5; echo built; exit 6", "background": True,
-                                                "notify_on_complete": True}),
-        ("process poll", "process", lambda got: {"action": "poll", "session_id": got[-1].get("session_id")}),
+        (
+            "background",
+            "terminal",
+            lambda got: {
+                "command": "sleep 5; echo built; exit 6",
+                "background": True,
+                "notify_on_complete": True,
+            },
+        ),
+        (
+            "process poll",
+            "process",
+            lambda got: {"action": "poll", "session_id": got[-1].get("session_id")},
+        ),
         ("timeout", "terminal", lambda got: {"command": "echo before; sleep 600", "timeout": 2}),
         ("interrupt", "terminal", lambda got: {"command": "echo before; sleep 600"}),
-    ]  # fmt: skip
+    ]
 
 
 def outcome(name: str, answer: Fields) -> Any:
@@ -113,7 +145,12 @@ class Model(ThreadingHTTPServer):
         self.at += 1
         self.pending = name
         given = json.dumps(arguments([answer for _, answer in self.results]))
-        call = {"index": 0, "id": f"call_{self.at}", "type": "function", "function": {"name": tool, "arguments": given}}
+        call = {
+            "index": 0,
+            "id": f"call_{self.at}",
+            "type": "function",
+            "function": {"name": tool, "arguments": given},
+        }
         return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
@@ -135,20 +172,38 @@ class Handler(BaseHTTPRequestHandler):
     server: Model
 
     def do_GET(self) -> None:
-        self._send(json.dumps({"object": "list", "data": [{"id": "fake", "context_length": 200_000}]}).encode())
+        self._send(
+            json.dumps(
+                {"object": "list", "data": [{"id": "fake", "context_length": 200_000}]}
+            ).encode()
+        )
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
         if not self.path.endswith("/chat/completions"):
             self._send(b"{}")
             return
-        message = self.server.reply(asked["messages"]) if asked.get("tools") else {"role": "assistant", "content": "t"}
+        message = (
+            self.server.reply(asked["messages"])
+            if asked.get("tools")
+            else {"role": "assistant", "content": "t"}
+        )
         why = "tool_calls" if message.get("tool_calls") else "stop"
         if not asked.get("stream"):
-            self._send(json.dumps(_completion({"message": message, "finish_reason": why}, "chat.completion")).encode())
+            self._send(
+                json.dumps(
+                    _completion({"message": message, "finish_reason": why}, "chat.completion")
+                ).encode()
+            )
             return
-        chunks: list[Fields] = [{"delta": message, "finish_reason": None}, {"delta": {}, "finish_reason": why}]
-        lines = [f"data: {json.dumps(_completion(chunk, 'chat.completion.chunk'))}\n\n" for chunk in chunks]
+        chunks: list[Fields] = [
+            {"delta": message, "finish_reason": None},
+            {"delta": {}, "finish_reason": why},
+        ]
+        lines = [
+            f"data: {json.dumps(_completion(chunk, 'chat.completion.chunk'))}\n\n"
+            for chunk in chunks
+        ]
         self._send(("".join(lines) + "data: [DONE]\n\n").encode(), "text/event-stream")
 
     def _send(self, body: bytes, kind: str = "application/json") -> None:
@@ -183,7 +238,12 @@ def drive(arguments: argparse.Namespace) -> None:
     model = Model(steps(inside, sys.executable if arguments.kind == "local" else "python3"))
     home.mkdir(parents=True, exist_ok=True)
     config: Fields = {
-        "model": {"default": "fake", "provider": "custom", "base_url": model.url, "api_key": "none"},
+        "model": {
+            "default": "fake",
+            "provider": "custom",
+            "base_url": model.url,
+            "api_key": "none",
+        },
         "approvals": {"mode": "manual"},
         "plugins": {"enabled": [], "entries": {}},
     }
@@ -192,7 +252,11 @@ def drive(arguments: argparse.Namespace) -> None:
         if not arguments.forbidden:
             config["plugins"]["entries"] = {"hermetic": {"allow_tool_override": True}}
     (home / "config.yaml").write_text(json.dumps(config))  # JSON is YAML
-    os.environ |= {"HERMES_HOME": str(home), "HERMES_INTERACTIVE": "1", "TERMINAL_ENV": arguments.kind}
+    os.environ |= {
+        "HERMES_HOME": str(home),
+        "HERMES_INTERACTIVE": "1",
+        "TERMINAL_ENV": arguments.kind,
+    }
     os.environ |= {"TERMINAL_CWD": inside, "TERMINAL_LIFETIME_SECONDS": "60"}
     if arguments.kind == "docker":
         os.environ |= {
@@ -237,9 +301,16 @@ def _converse(model: Model, only: int) -> Fields:
     registry.dispatch = timed
     set_approval_callback(approve)
     agent = AIAgent(
-        base_url=model.url, api_key="none", provider="custom", model="fake", quiet_mode=True, tool_delay=0.0,
-        enabled_toolsets=["terminal", "file", "code_execution"], skip_memory=True, skip_context_files=True,
-    )  # fmt: skip
+        base_url=model.url,
+        api_key="none",
+        provider="custom",
+        model="fake",
+        quiet_mode=True,
+        tool_delay=0.0,
+        enabled_toolsets=["terminal", "file", "code_execution"],
+        skip_memory=True,
+        skip_context_files=True,
+    )
     total = len(model.script)
     model.until = min(only, total) if only else total - 2
     agent.run_conversation("go")
@@ -261,7 +332,12 @@ def _converse(model: Model, only: int) -> Fields:
     blocked = [0.0] * len(model.results)  # calls that no tool was asked for
     return {
         "steps": [
-            {"step": name, "outcome": outcome(name, answer), "ms": round(seconds * 1000, 2), "answer": answer}
+            {
+                "step": name,
+                "outcome": outcome(name, answer),
+                "ms": round(seconds * 1000, 2),
+                "answer": answer,
+            }
             for (name, answer), seconds in zip(model.results, [*times, *blocked], strict=False)
         ],
         "asked": asked,
@@ -276,26 +352,44 @@ def _last_tool_message(agent: Any) -> Any:
 
 
 # -- both, side by side
-def run_side(side: str, kind: str, *, image: str = "", only: int = 0, forbidden: bool = False) -> Fields:
+def run_side(
+    side: str, kind: str, *, image: str = "", only: int = 0, forbidden: bool = False
+) -> Fields:
     """The task on one side; its directories are removed."""
     base = Path(tempfile.mkdtemp(prefix="hermes-side-"))
     try:
         work = base / "work"
         work.mkdir(mode=0o777)
         work.chmod(0o777)
-        words = ["--drive", "--side", side, "--kinds", kind, "--home", str(base / "home"), "--work", str(work)]
+        words = [
+            "--drive",
+            "--side",
+            side,
+            "--kinds",
+            kind,
+            "--home",
+            str(base / "home"),
+            "--work",
+            str(work),
+        ]
         words += ["--image", image, "--only", str(only), *(["--forbidden"] if forbidden else [])]
         root = Path(__file__).parents[1]
         environ = {**os.environ, "PYTHONPATH": str(root), "HOME": str(base), "NO_COLOR": "1"}
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.hermes_agent", *words],
-            env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
-        )  # fmt: skip
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         if done.returncode != 0 or not lines:
             logs = base / "home" / "logs" / "agent.log"
             log = logs.read_text(errors="replace")[-3000:] if logs.exists() else ""
-            raise RuntimeError(f"{side} on {kind} failed:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}\n{log}")
+            raise RuntimeError(
+                f"{side} on {kind} failed:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}\n{log}"
+            )
         found: Fields = json.loads(lines[-1])
         return found | {"files": sorted(path.name for path in work.rglob("*"))}
     finally:
@@ -313,7 +407,9 @@ def table(kinds: Sequence[str], image: str, runs: int) -> str:
             columns["hermetic", kind][0]["steps"], columns["hermes", kind][0]["steps"], strict=True
         ):
             if ours["outcome"] != theirs["outcome"]:
-                differing.append(f"{kind}, {ours['step']}: Hermes {theirs['outcome']}, Hermetic {ours['outcome']}")
+                differing.append(
+                    f"{kind}, {ours['step']}: Hermes {theirs['outcome']}, Hermetic {ours['outcome']}"
+                )
     heads = [f"{kind}: {side}" for kind in kinds for side in ("Hermes alone", "with Hermetic")]
     rows = [f"| call | {' | '.join(heads)} |", "| --- |" + " --- |" * len(heads)]
     names = [step["step"] for step in next(iter(columns.values()))[0]["steps"]]
@@ -321,7 +417,9 @@ def table(kinds: Sequence[str], image: str, runs: int) -> str:
         cells = []
         for kind in kinds:
             for side in SIDES:
-                cells.append(f"{statistics.median(one['steps'][at]['ms'] for one in columns[side, kind]):,.1f} ms")
+                cells.append(
+                    f"{statistics.median(one['steps'][at]['ms'] for one in columns[side, kind]):,.1f} ms"
+                )
         rows.append(f"| {name} | {' | '.join(cells)} |")
     agreed = f"{len(names) * len(kinds) - len(differing)} of {len(names) * len(kinds)} outcomes are the same."
     return "\n".join([*rows, "", agreed, *differing])
@@ -330,9 +428,15 @@ def table(kinds: Sequence[str], image: str, runs: int) -> str:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hermes_agent", description=__doc__)
-    parser.add_argument("--kinds", default="local,docker", help="kinds of environment, with commas (local,docker)")
-    parser.add_argument("--image", default=os.environ.get("IMAGE_TOOLS", "python:3.12"), help="image for docker")
-    parser.add_argument("--runs", type=int, default=1, help="runs of each side; the table has medians")
+    parser.add_argument(
+        "--kinds", default="local,docker", help="kinds of environment, with commas (local,docker)"
+    )
+    parser.add_argument(
+        "--image", default=os.environ.get("IMAGE_TOOLS", "python:3.12"), help="image for docker"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=1, help="runs of each side; the table has medians"
+    )
     for name in ("--side", "--home", "--work"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     parser.add_argument("--only", type=int, default=0, help=argparse.SUPPRESS)

@@ -7,7 +7,19 @@ from collections.abc import Awaitable, Callable
 import hermetic
 from benchmarks.figures import Row, row
 from benchmarks.limits import FRESH_BASH, fresh_bash
-from benchmarks.measuring import MILLI, PAUSE, SOME, Bench, Place, WrongResult, apart, in_a_row, in_turns, once, plainly
+from benchmarks.measuring import (
+    MILLI,
+    PAUSE,
+    SOME,
+    Bench,
+    Place,
+    WrongResult,
+    apart,
+    in_a_row,
+    in_turns,
+    once,
+    plainly,
+)
 
 IN_A_ROW = 20
 FUNCTIONS = 500
@@ -28,52 +40,87 @@ def running(session: hermetic.Session, command: str) -> Callable[[], Awaitable[o
 async def settled(bench: Bench, place: Place) -> list[Row]:
     """A few ms between commands, as a caller that thinks."""
     async with place.open() as env:
-        ours, limit = await in_turns(bench.times(40, 8), apart(once(running(env, "true"))), apart(plainly(fresh_bash)))
-    return [row(
-        f"{place.kind}.settled", f"`true`, settled session, {place.kind}", "ms", ours,
-        limit=(FRESH_BASH, limit), target=place.target("settled"),
-    )]  # fmt: skip
+        ours, limit = await in_turns(
+            bench.times(40, 8), apart(once(running(env, "true"))), apart(plainly(fresh_bash))
+        )
+    return [
+        row(
+            f"{place.kind}.settled",
+            f"`true`, settled session, {place.kind}",
+            "ms",
+            ours,
+            limit=(FRESH_BASH, limit),
+            target=place.target("settled"),
+        )
+    ]
 
 
 async def beside_local(bench: Bench, place: Place) -> list[Row]:
     """The same in another place, against our own local session and against a bash."""
     async with place.open() as env, Place("local").open() as local:
         ours, near, limit = await in_turns(
-            bench.times(30, 6), apart(once(running(env, "true"))), apart(once(running(local, "true"))),
+            bench.times(30, 6),
+            apart(once(running(env, "true"))),
+            apart(once(running(local, "true"))),
             apart(plainly(fresh_bash)),
-        )  # fmt: skip
+        )
     what = f"`true`, settled session, {place.kind}"
     return [
-        row(f"{place.kind}.settled", what, "ms", ours, limit=(FRESH_BASH, limit), target=place.target("settled")),
         row(
-            f"{place.kind}.settled-local", what, "ms", ours, limit=("the same, local", near),
+            f"{place.kind}.settled",
+            what,
+            "ms",
+            ours,
+            limit=(FRESH_BASH, limit),
+            target=place.target("settled"),
+        ),
+        row(
+            f"{place.kind}.settled-local",
+            what,
+            "ms",
+            ours,
+            limit=("the same, local", near),
             target=place.target("settled-local"),
         ),
-    ]  # fmt: skip
+    ]
 
 
 async def back_to_back(bench: Bench, place: Place) -> list[Row]:
     """No pause; nothing to remember in between."""
     ours, limit = await _in_a_row(bench, place, "true")
-    return [row(
-        f"{place.kind}.back-to-back", f"`true`, back to back, {place.kind}", "ms", ours,
-        limit=(FRESH_BASH, limit), target=place.target("back-to-back"),
-    )]  # fmt: skip
+    return [
+        row(
+            f"{place.kind}.back-to-back",
+            f"`true`, back to back, {place.kind}",
+            "ms",
+            ours,
+            limit=(FRESH_BASH, limit),
+            target=place.target("back-to-back"),
+        )
+    ]
 
 
 async def copies(bench: Bench, place: Place) -> list[Row]:
     """No pause, and each command changes the state, so that the shell is copied before the next."""
     ours, limit = await _in_a_row(bench, place, "X=1")
-    return [row(
-        f"{place.kind}.copies", f"`X=1`, back to back, a copy each time, {place.kind}", "ms", ours,
-        limit=(FRESH_BASH, limit), target=place.target("copies"),
-    )]  # fmt: skip
+    return [
+        row(
+            f"{place.kind}.copies",
+            f"`X=1`, back to back, a copy each time, {place.kind}",
+            "ms",
+            ours,
+            limit=(FRESH_BASH, limit),
+            target=place.target("copies"),
+        )
+    ]
 
 
 async def _in_a_row(bench: Bench, place: Place, command: str) -> list[list[float]]:
     async with place.open() as env:
         return await in_turns(
-            bench.times(30, 6), in_a_row(running(env, command), IN_A_ROW), plainly(fresh_bash, times=IN_A_ROW // 2)
+            bench.times(30, 6),
+            in_a_row(running(env, command), IN_A_ROW),
+            plainly(fresh_bash, times=IN_A_ROW // 2),
         )
 
 
@@ -84,19 +131,34 @@ async def functions(bench: Bench, place: Place) -> list[Row]:
         full, empty = env.session("full"), env.session("empty")
         await _define_functions(full)
         ours, limit = await in_turns(
-            bench.times(20, 5), apart(once(running(full, "true"))), apart(once(running(empty, "true")))
+            bench.times(20, 5),
+            apart(once(running(full, "true"))),
+            apart(once(running(empty, "true"))),
         )
-        rows.append(row(
-            f"{place.kind}.functions", f"`true`, settled, 500 kB of functions, {place.kind}", "ms", ours,
-            limit=("the same without", limit), target=place.target("functions"),
-        ))  # fmt: skip
+        rows.append(
+            row(
+                f"{place.kind}.functions",
+                f"`true`, settled, 500 kB of functions, {place.kind}",
+                "ms",
+                ours,
+                limit=("the same without", limit),
+                target=place.target("functions"),
+            )
+        )
         ours, limit = await in_turns(
-            bench.times(15, 4), in_a_row(running(full, "X=1"), IN_A_ROW), in_a_row(running(empty, "X=1"), IN_A_ROW)
+            bench.times(15, 4),
+            in_a_row(running(full, "X=1"), IN_A_ROW),
+            in_a_row(running(empty, "X=1"), IN_A_ROW),
         )
-        rows.append(row(
-            f"{place.kind}.functions-copies", f"`X=1`, back to back, 500 kB of functions, {place.kind}", "ms", ours,
-            limit=("the same without", limit),
-        ))  # fmt: skip
+        rows.append(
+            row(
+                f"{place.kind}.functions-copies",
+                f"`X=1`, back to back, 500 kB of functions, {place.kind}",
+                "ms",
+                ours,
+                limit=("the same without", limit),
+            )
+        )
     return rows
 
 
@@ -128,10 +190,18 @@ async def blocking(bench: Bench, place: Place) -> list[Row]:
             return await asyncio.to_thread(call)
 
         try:
-            ours, limit = await in_turns(bench.times(30, 5), without_await, apart(once(running(env, "true"))))
+            ours, limit = await in_turns(
+                bench.times(30, 5), without_await, apart(once(running(env, "true")))
+            )
         finally:
             await asyncio.to_thread(face.close)
-    return [row(
-        f"{place.kind}.blocking", f"`true`, settled, blocking face, {place.kind}", "ms", ours,
-        limit=("the same with await", limit), target=place.target("blocking"),
-    )]  # fmt: skip
+    return [
+        row(
+            f"{place.kind}.blocking",
+            f"`true`, settled, blocking face, {place.kind}",
+            "ms",
+            ours,
+            limit=("the same with await", limit),
+            target=place.target("blocking"),
+        )
+    ]

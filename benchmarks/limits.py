@@ -14,10 +14,17 @@ FRESH_BASH = "fresh bash -c true"
 READ_BYTES = 1 << 16
 
 
-def run_program(argv: Sequence[str], *, env: Mapping[str, str] | None = None, quiet: bool = False) -> None:
-    """Starts a program by posix_spawn and waits for it. Raises WrongResult unless it exits with 0."""
+def run_program(
+    argv: Sequence[str], *, env: Mapping[str, str] | None = None, quiet: bool = False
+) -> None:
+    """Starts a program by posix_spawn and waits for it.
+
+    Raises WrongResult unless it exits with 0.
+    """
     actions = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)] if quiet else []
-    pid = os.posix_spawnp(argv[0], list(argv), os.environ if env is None else env, file_actions=actions)
+    pid = os.posix_spawnp(
+        argv[0], list(argv), os.environ if env is None else env, file_actions=actions
+    )
     if code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
         raise WrongResult(f"{argv} ended with {code}")
 
@@ -31,9 +38,12 @@ def kill_a_group() -> list[float]:
     """Milliseconds from killing a process group to the end of its leader."""
     ours, theirs = os.pipe()
     pid = os.posix_spawn(
-        BASH, [BASH, "-c", "sleep 600 & echo; exec sleep 600"], os.environ,
-        file_actions=[(os.POSIX_SPAWN_DUP2, theirs, 1)], setsid=True,
-    )  # fmt: skip
+        BASH,
+        [BASH, "-c", "sleep 600 & echo; exec sleep 600"],
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, theirs, 1)],
+        setsid=True,
+    )
     os.close(theirs)
     os.read(ours, 1)
     started = time.perf_counter()
@@ -67,7 +77,9 @@ def read_through_a_pipe(path: Path) -> int:
     """Bytes of a file that `cat` writes into a pipe and we read."""
     ours, theirs = os.pipe()
     try:
-        pid = os.posix_spawnp("cat", ["cat", str(path)], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, theirs, 1)])
+        pid = os.posix_spawnp(
+            "cat", ["cat", str(path)], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, theirs, 1)]
+        )
     finally:
         os.close(theirs)
     total = 0

@@ -1,4 +1,6 @@
-"""Many processes that print while commands run: what reading them costs, beside a thread for each of them."""
+"""Many processes that print while commands run: what reading them costs, beside a thread for each
+of them.
+"""
 
 import asyncio
 import json
@@ -16,7 +18,8 @@ COMMAND = "for ((i = 0; i < {lines}; i++)); do echo a line of some length, numbe
 FOREGROUND = "true"
 THREADS = "a thread for each process"
 
-# The same work as it is often done: a pipe, a thread and a buffer for each process, a fresh bash for each command.
+# The same work as it is often done: a pipe, a thread and a buffer for each process, a fresh bash
+# for each command.
 READER = """
 import json, os, subprocess, sys, threading, time
 def memory(field):
@@ -67,13 +70,21 @@ async def many(bench: Bench, place: Place) -> list[Row]:
     note = f"{processes} processes, {commands} commands"
     return [
         row(
-            f"{place.kind}.many{name}", f"{what} for many printing processes, {place.kind}", unit,
-            [values[at] for values in ours], limit=(THREADS, [values[at] for values in theirs]), note=note,
+            f"{place.kind}.many{name}",
+            f"{what} for many printing processes, {place.kind}",
+            unit,
+            [values[at] for values in ours],
+            limit=(THREADS, [values[at] for values in theirs]),
+            note=note,
         )
         for at, (name, what, unit) in enumerate(
-            (("", "time", "s"), ("-cpu", "CPU of readers", "s"), ("-memory", "memory of readers", "MiB"))
+            (
+                ("", "time", "s"),
+                ("-cpu", "CPU of readers", "s"),
+                ("-memory", "memory of readers", "MiB"),
+            )
         )
-    ]  # fmt: skip
+    ]
 
 
 async def _by_us(place: Place, processes: int, commands: int, text: str, size: int) -> list[float]:
@@ -87,7 +98,11 @@ async def _by_us(place: Place, processes: int, commands: int, text: str, size: i
             await env.run(FOREGROUND)
         running = await asyncio.gather(*started)
         await asyncio.gather(*(process.wait() for process in running))
-        seconds, used, grown = time.perf_counter() - began, _cpu(resident) - cpu, peak.growth_bytes()
+        seconds, used, grown = (
+            time.perf_counter() - began,
+            _cpu(resident) - cpu,
+            peak.growth_bytes(),
+        )
         if sum(info.out for info in await env.processes() if info.kind == "process") != size:
             raise WrongResult("some output is missing")
     return [seconds, used, grown / MIB]
@@ -97,7 +112,7 @@ async def _by_threads(processes: int, commands: int, text: str, size: int) -> li
     given = json.dumps([processes, commands, text, FOREGROUND])
     reader = await asyncio.create_subprocess_exec(
         sys.executable, "-c", READER, given, stdout=asyncio.subprocess.PIPE
-    )  # fmt: skip
+    )
     said, _ = await reader.communicate()
     seconds, used, grown, got = json.loads(said)
     if got != size:

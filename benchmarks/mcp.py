@@ -18,7 +18,11 @@ from benchmarks.places import Missing
 from hermetic.config import load
 
 CALL: dict[str, Any] = {"command": "true"}
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "benchmark", "version": "1"}}
+HELLO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "benchmark", "version": "1"},
+}
 
 
 class Connection:
@@ -57,9 +61,16 @@ async def connected() -> AsyncIterator[Connection]:
     if importlib.util.find_spec("mcp") is None:
         raise Missing("the package mcp is not installed; pip install 'hermetic[mcp]'")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hermetic", "mcp", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL, limit=1 << 24, env=dict(os.environ),
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "hermetic",
+        "mcp",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        limit=1 << 24,
+        env=dict(os.environ),
+    )
     try:
         yield Connection(process)
     finally:
@@ -78,12 +89,21 @@ async def starting(bench: Bench) -> list[Row]:
             return [(time.perf_counter() - started) * MILLI]
 
     taken, limit = await in_turns(
-        bench.times(15, 3), ours, plainly(lambda: run_program([sys.executable, "-c", "pass"])), warm=1
+        bench.times(15, 3),
+        ours,
+        plainly(lambda: run_program([sys.executable, "-c", "pass"])),
+        warm=1,
     )
-    return [row(
-        "mcp.start", "`hermetic mcp`: start to the reply to `initialize`", "ms", taken,
-        limit=("bare python -c pass", limit), target=Target(of="median", most=400.0),
-    )]  # fmt: skip
+    return [
+        row(
+            "mcp.start",
+            "`hermetic mcp`: start to the reply to `initialize`",
+            "ms",
+            taken,
+            limit=("bare python -c pass", limit),
+            target=Target(of="median", most=400.0),
+        )
+    ]
 
 
 async def calling(bench: Bench) -> list[Row]:
@@ -95,8 +115,16 @@ async def calling(bench: Bench) -> list[Row]:
         async def beside() -> None:
             await toolbox.call("terminal", CALL)
 
-        taken, limit = await in_turns(bench.times(20, 3), apart(once(connection.call)), apart(once(beside)), warm=3)
-    return [row(
-        "mcp.call", "a `terminal` call over stdio MCP", "ms", taken, limit=("the same toolbox call", limit),
-        target=Target(of="difference", most=3.0),
-    )]  # fmt: skip
+        taken, limit = await in_turns(
+            bench.times(20, 3), apart(once(connection.call)), apart(once(beside)), warm=3
+        )
+    return [
+        row(
+            "mcp.call",
+            "a `terminal` call over stdio MCP",
+            "ms",
+            taken,
+            limit=("the same toolbox call", limit),
+            target=Target(of="difference", most=3.0),
+        )
+    ]

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 MILLI = 1000.0
 PAUSE = 0.003  # seconds between commands; a session has settled by then
-SOME = 10  # turns of ours, then as many of the limit: a caller does not start a bash between its commands
+# turns of ours, then as many of the limit: a caller does not start a bash between its commands
+SOME = 10
 
 Take = Callable[[], Awaitable[list[float]]]  # one turn of measuring: the values it gave
 
@@ -24,9 +25,14 @@ class WrongResult(Exception):
 
 
 class Bench:
-    """How much to measure. `expect(seconds)` is called by what takes long, once its yardstick shows how long."""
+    """How much to measure.
 
-    def __init__(self, *, quick: bool, expect: Callable[[float], None] = lambda seconds: None) -> None:
+    `expect(seconds)` is called by what takes long, once its yardstick shows how long.
+    """
+
+    def __init__(
+        self, *, quick: bool, expect: Callable[[float], None] = lambda seconds: None
+    ) -> None:
         self.quick, self.expect = quick, expect
 
     def __repr__(self) -> str:
@@ -38,10 +44,17 @@ class Bench:
 
 
 class Place:
-    """A kind of environment to measure in, with its options, what it is held to and what it is held against."""
+    """A kind of environment to measure in, with its options, what it is held to and what it is held
+    against.
+    """
 
     def __init__(
-        self, kind: str, *, targets: Mapping[str, Target] | None = None, raw: "Raw | None" = None, **options: Any
+        self,
+        kind: str,
+        *,
+        targets: Mapping[str, Target] | None = None,
+        raw: "Raw | None" = None,
+        **options: Any,
     ) -> None:
         self.kind = kind
         self.raw = raw  # the same place by its engine's own client
@@ -69,7 +82,9 @@ class Place:
 
 
 async def in_turns(times: int, *takes: Take, warm: int = 1) -> list[list[float]]:
-    """The values of each take, after `times` rounds of all of them; `warm` rounds before that do not count."""
+    """The values of each take, after `times` rounds of all of them; `warm` rounds before that do
+    not count.
+    """
     found: list[list[float]] = [[] for _ in takes]
     for turn in range(-warm, times):
         for values, take in zip(found, takes, strict=True):
@@ -104,7 +119,9 @@ def once(call: Callable[[], Awaitable[object]], scale: float = MILLI) -> Take:
 
 
 def in_a_row(call: Callable[[], Awaitable[object]], times: int) -> Take:
-    """A take that times each of several calls without a pause; the first one meets a settled place and is left out."""
+    """A take that times each of several calls without a pause; the first one meets a settled place
+    and is left out.
+    """
 
     async def take() -> list[float]:
         values = []

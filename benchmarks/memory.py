@@ -23,11 +23,15 @@ class Peak:
     def __init__(self, *pids: int) -> None:
         self._pids = pids
         for pid in pids:
-            # Sets VmHWM back to what is used now; where that is not allowed, an earlier peak hides smaller ones.
+            # Sets VmHWM back to what is used now; where that is not allowed, an earlier peak hides
+            # smaller ones.
             with contextlib.suppress(OSError):
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
         self._before = [status(pid, "VmRSS") for pid in pids]
 
     def growth_bytes(self) -> int:
         """The sum of every process's highest memory since, over what it had then."""
-        return sum(max(0, status(pid, "VmHWM") - before) for pid, before in zip(self._pids, self._before, strict=True))
+        return sum(
+            max(0, status(pid, "VmHWM") - before)
+            for pid, before in zip(self._pids, self._before, strict=True)
+        )

@@ -31,7 +31,9 @@ async def flood(bench: Bench, place: Place) -> list[Row]:
     return await flood_beside(bench, place, limit, "into cat >/dev/null")
 
 
-async def flood_beside(bench: Bench, place: Place, limit: Callable[[int], float], what: str) -> list[Row]:
+async def flood_beside(
+    bench: Bench, place: Place, limit: Callable[[int], float], what: str
+) -> list[Row]:
     """The same against what else takes so many seconds for so many bytes."""
     count = bench.times(1_000_000_000, 150_000_000)
     growths: list[float] = []
@@ -54,24 +56,35 @@ async def flood_beside(bench: Bench, place: Place, limit: Callable[[int], float]
     size = f"{count / 1e9:g} GB"
     return [
         row(
-            f"{place.kind}.output", f"{size} printed by a command, {place.kind}", "s", times,
-            limit=(what, limits), target=place.target("output"),
+            f"{place.kind}.output",
+            f"{size} printed by a command, {place.kind}",
+            "s",
+            times,
+            limit=(what, limits),
+            target=place.target("output"),
         ),
         row(
-            f"{place.kind}.output-memory", f"growth of caller and resident during {size}, {place.kind}", "MiB",
-            growths, target=place.target("output-memory"),
+            f"{place.kind}.output-memory",
+            f"growth of caller and resident during {size}, {place.kind}",
+            "MiB",
+            growths,
+            target=place.target("output-memory"),
         ),
-    ]  # fmt: skip
+    ]
 
 
 async def _check(env: hermetic.Environment, result: hermetic.Result, count: int) -> None:
-    """Counts are exact; head, tail and a range inside the cap can be read, and what was dropped is told."""
+    """Counts are exact; head, tail and a range inside the cap can be read, and what was dropped is
+    told.
+    """
     if result.total_bytes != count or result.exit_code != 0 or result.data.strip(b"a"):
         raise WrongResult(f"{result.total_bytes} bytes of {count}, {result.ending}")
     for offset in (0, count - 20 * MIB, count - 1000):
         chunk = await env.read_log(result.log, offset, limit=1000)
         if (chunk.start, chunk.data) != (offset, b"a" * 1000):
-            raise WrongResult(f"asked for [{offset}, {offset + 1000}), got [{chunk.start}, {chunk.end})")
+            raise WrongResult(
+                f"asked for [{offset}, {offset + 1000}), got [{chunk.start}, {chunk.end})"
+            )
     chunk = await env.read_log(result.log, count // 2, limit=1000)
     if not count // 2 < chunk.start < count:
         raise WrongResult(f"nothing tells that {count // 2} fell out of the cap")
@@ -95,10 +108,15 @@ async def log(bench: Bench, place: Place) -> list[Row]:
                 return [_rate(started)]
 
             rates, limits = await in_turns(bench.times(9, 3), ours, limit)
-    return [row(
-        f"{place.kind}.log", f"reading a log of {LOG_BYTES / 1e6:g} MB by offset, {place.kind}", "MB/s", rates,
-        limit=("cat FILE through a pipe", limits),
-    )]  # fmt: skip
+    return [
+        row(
+            f"{place.kind}.log",
+            f"reading a log of {LOG_BYTES / 1e6:g} MB by offset, {place.kind}",
+            "MB/s",
+            rates,
+            limit=("cat FILE through a pipe", limits),
+        )
+    ]
 
 
 @contextmanager

@@ -22,7 +22,13 @@ else:
         Lazy("hermetic.serve.tokens"),
     )
 
-ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-crash-reporter", "--no-zygote")
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-crash-reporter",
+    "--no-zygote",
+)
 MOST_MILLISECONDS = 300.0
 CLICK = """() => new Promise(resolve => {
     const started = performance.now();
@@ -40,7 +46,8 @@ async def prompt_time(page: "playwright.Page", environment: str) -> float:
     """Milliseconds from the click to the prompt of a new terminal, which is closed again."""
     await page.evaluate("path => { location.hash = path }", f"#/terminal/{environment}")
     await page.locator(".empty .new-terminal button").wait_for()
-    await page.wait_for_load_state("networkidle")  # the terminal's code is there before a person clicks
+    # the terminal's code is there before a person clicks
+    await page.wait_for_load_state("networkidle")
     taken: float = await page.evaluate(CLICK)
     await page.get_by_role("button", name="Close the terminal").click()
     await page.locator(".empty .new-terminal button").wait_for()
@@ -59,11 +66,21 @@ async def prompt(bench: Bench) -> list[Row]:
             chromium = await driver.chromium.launch(executable_path=path, args=list(ARGUMENTS))
             try:
                 page = await chromium.new_page()
-                await page.goto(access.start_url(tokens.TokenStore.of_this_user(), f"{server.url}/"))
-                times = [await prompt_time(page, server.environment.id) for _ in range(bench.times(20, 3))]
+                await page.goto(
+                    access.start_url(tokens.TokenStore.of_this_user(), f"{server.url}/")
+                )
+                times = [
+                    await prompt_time(page, server.environment.id)
+                    for _ in range(bench.times(20, 3))
+                ]
             finally:
                 await chromium.close()
-    return [row(
-        "console.prompt", 'console page: click on "New terminal" to the first prompt, Chromium', "ms", times,
-        target=Target(of="median", most=MOST_MILLISECONDS),
-    )]  # fmt: skip
+    return [
+        row(
+            "console.prompt",
+            'console page: click on "New terminal" to the first prompt, Chromium',
+            "ms",
+            times,
+            target=Target(of="median", most=MOST_MILLISECONDS),
+        )
+    ]

@@ -14,11 +14,15 @@ CALLERS = 8
 
 
 async def parallel(bench: Bench, place: Place) -> list[Row]:
-    """Eight callers, each with a session of its own, all in one environment, against threads that start bash."""
+    """Eight callers, each with a session of its own, all in one environment, against threads that
+    start bash.
+    """
     return await parallel_beside(bench, place, fresh_bash, "fresh bash")
 
 
-async def parallel_beside(bench: Bench, place: Place, start: Callable[[], None], what: str) -> list[Row]:
+async def parallel_beside(
+    bench: Bench, place: Place, start: Callable[[], None], what: str
+) -> list[Row]:
     """The same against threads that start something else."""
     seconds = bench.times(20, 4) / 10
     async with place.open() as env:
@@ -31,10 +35,16 @@ async def parallel_beside(bench: Bench, place: Place, start: Callable[[], None],
             return [starts_per_second(start, CALLERS, seconds)]
 
         rates, limits = await in_turns(bench.times(4, 3), ours, limit)
-    return [row(
-        f"{place.kind}.parallel", f"commands per second, {CALLERS} callers, {place.kind}", "/s", rates,
-        limit=(f"{CALLERS} threads, {what}", limits), target=place.target("parallel"),
-    )]  # fmt: skip
+    return [
+        row(
+            f"{place.kind}.parallel",
+            f"commands per second, {CALLERS} callers, {place.kind}",
+            "/s",
+            rates,
+            limit=(f"{CALLERS} threads, {what}", limits),
+            target=place.target("parallel"),
+        )
+    ]
 
 
 async def _commands_per_second(sessions: list[hermetic.Session], seconds: float) -> float:

@@ -1,4 +1,6 @@
-"""A report as a picture: bars against the physical limit, bars against what is allowed; for light and dark pages."""
+"""A report as a picture: bars against the physical limit, bars against what is allowed; for light
+and dark pages.
+"""
 
 from html import escape
 
@@ -39,11 +41,18 @@ STYLE = """
 
 def picture(report: Report) -> str:
     """The SVG."""
-    against_limit = [row for row in report.rows if row.target is not None and row.target.of == "ratio"]
-    against_bound = [row for row in report.rows if row.target is not None and row.target.of != "ratio"]
+    against_limit = [
+        row for row in report.rows if row.target is not None and row.target.of == "ratio"
+    ]
+    against_bound = [
+        row for row in report.rows if row.target is not None and row.target.of != "ratio"
+    ]
     canvas = _Canvas()
     if against_limit:
-        canvas.heading("Times the physical limit", "shorter is better; dashed: the limit itself, mark: our target")
+        canvas.heading(
+            "Times the physical limit",
+            "shorter is better; dashed: the limit itself, mark: our target",
+        )
         _draw_ratios(canvas, against_limit)
     if against_bound:
         canvas.heading("Of what is allowed", "shorter is better; a full bar is the target")
@@ -73,29 +82,39 @@ class _Canvas:
             self.y += 16
 
     def text(self, x: float, text: str, kind: str) -> None:
-        self._parts.append(f'<text class="{kind}" x="{x:g}" y="{self.y + 12:g}">{escape(text)}</text>')
+        self._parts.append(
+            f'<text class="{kind}" x="{x:g}" y="{self.y + 12:g}">{escape(text)}</text>'
+        )
 
     def bar(self, width: float, kind: str) -> None:
-        self._parts.append(f'<rect class="{kind}" x="{LABELS}" y="{self.y}" width="{width:.1f}" height="16" rx="3"/>')
+        self._parts.append(
+            f'<rect class="{kind}" x="{LABELS}" y="{self.y}" width="{width:.1f}" height="16" rx="3"/>'
+        )
 
     def stroke(self, x: float, kind: str, top: float, bottom: float) -> None:
-        self._parts.append(f'<line class="{kind}" x1="{x:.1f}" y1="{top:g}" x2="{x:.1f}" y2="{bottom:g}"/>')
+        self._parts.append(
+            f'<line class="{kind}" x1="{x:.1f}" y1="{top:g}" x2="{x:.1f}" y2="{bottom:g}"/>'
+        )
 
     def finish(self) -> str:
         height = self.y + EDGE // 2
-        return "\n".join([
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
-            'aria-label="Benchmarks of Hermetic">',
-            f"<style>{STYLE}\n</style>",
-            f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>',
-            *self._parts,
-            "</svg>",
-            "",
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+                'aria-label="Benchmarks of Hermetic">',
+                f"<style>{STYLE}\n</style>",
+                f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>',
+                *self._parts,
+                "</svg>",
+                "",
+            ]
+        )
 
 
 def _draw_ratios(canvas: _Canvas, rows: list[Row]) -> None:
-    widest = max(1.0, *(max(row.ratio or 0.0, (row.target and row.target.most) or 0.0) for row in rows))
+    widest = max(
+        1.0, *(max(row.ratio or 0.0, (row.target and row.target.most) or 0.0) for row in rows)
+    )
     scale = BARS / min(widest, WIDEST)
     top = canvas.y
     for row in rows:
@@ -104,7 +123,11 @@ def _draw_ratios(canvas: _Canvas, rows: list[Row]) -> None:
         canvas.bar(min(BARS, (row.ratio or 0.0) * scale), _kind(row))
         if row.target is not None and row.target.most is not None and row.target.most <= WIDEST:
             canvas.stroke(LABELS + row.target.most * scale, "mark", canvas.y - 2, canvas.y + 18)
-        canvas.text(LABELS + BARS + 12, f"{ratio(row.ratio or 0.0)}   ({amount(row.ours.median, row.unit)})", "value")
+        canvas.text(
+            LABELS + BARS + 12,
+            f"{ratio(row.ratio or 0.0)}   ({amount(row.ours.median, row.unit)})",
+            "value",
+        )
         canvas.y += LINE
     canvas.stroke(LABELS + scale, "line", top - 4, canvas.y - 4)
 

@@ -1,4 +1,5 @@
-"""The places that are measured: how each is opened on this machine, what it is held to, and what it is held against.
+"""The places that are measured: how each is opened on this machine, what it is held to, and what it
+is held against.
 
 Engines, images and keys come from the variables that scripts/engines/up prints.
 """
@@ -81,24 +82,47 @@ def sandbox() -> Place:
     program = _program(os.environ.get("BWRAP") or "bwrap")
     workspace = os.path.join(os.environ["HOME"], "workspace")
     os.makedirs(workspace, exist_ok=True)
-    targets = {"settled-local": Target(of="ratio", most=1.2), "open": Target(of="median", most=60.0)}
+    targets = {
+        "settled-local": Target(of="ratio", most=1.2),
+        "open": Target(of="median", most=60.0),
+    }
     return Place(
-        "sandbox", workspace=workspace, pids=PIDS, targets={**TARGETS, **targets}, raw=RawSandbox(program)
-    )  # fmt: skip
+        "sandbox",
+        workspace=workspace,
+        pids=PIDS,
+        targets={**TARGETS, **targets},
+        raw=RawSandbox(program),
+    )
 
 
 def ssh() -> Place:
     """A machine behind ssh: this one, by its loopback."""
     port, known = int(_variable("SSH_PORT")), _variable("SSH_KNOWN_HOSTS")
     options = {
-        "host": _variable("SSH_HOST"), "port": port, "user": _variable("SSH_USER"), "key": _variable("SSH_KEY"),
-        "settings": {"UserKnownHostsFile": known, "ControlPersist": "1"}, "env": {"HOME": os.environ["HOME"]},
-    }  # fmt: skip
-    raw = RawSsh([
-        "ssh", "-o", f"UserKnownHostsFile={known}", "-o", "BatchMode=yes", "-i", _variable("SSH_KEY"),
-        "-p", str(port), f"{options['user']}@{options['host']}",
-    ])  # fmt: skip
-    return Place("ssh", **options, targets={**TARGETS, "settled": Target(of="ratio", most=0.6)}, raw=raw)
+        "host": _variable("SSH_HOST"),
+        "port": port,
+        "user": _variable("SSH_USER"),
+        "key": _variable("SSH_KEY"),
+        "settings": {"UserKnownHostsFile": known, "ControlPersist": "1"},
+        "env": {"HOME": os.environ["HOME"]},
+    }
+    raw = RawSsh(
+        [
+            "ssh",
+            "-o",
+            f"UserKnownHostsFile={known}",
+            "-o",
+            "BatchMode=yes",
+            "-i",
+            _variable("SSH_KEY"),
+            "-p",
+            str(port),
+            f"{options['user']}@{options['host']}",
+        ]
+    )
+    return Place(
+        "ssh", **options, targets={**TARGETS, "settled": Target(of="ratio", most=0.6)}, raw=raw
+    )
 
 
 def apptainer() -> Place:
@@ -109,8 +133,13 @@ def apptainer() -> Place:
 
 
 PLACES: Mapping[str, Callable[[], Place]] = {
-    "local": local, "sandbox": sandbox, "docker": docker, "podman": podman, "apptainer": apptainer, "ssh": ssh,
-}  # fmt: skip
+    "local": local,
+    "sandbox": sandbox,
+    "docker": docker,
+    "podman": podman,
+    "apptainer": apptainer,
+    "ssh": ssh,
+}
 
 
 def _container(kind: str) -> Place:

@@ -1,4 +1,5 @@
-"""`python -m benchmarks.policy`: how well verdicts match the repository's commands, and what each part earns.
+"""`python -m benchmarks.policy`: how well verdicts match the repository's commands, and what each
+part earns.
 
 score          recall, false alarms and time over tests/policy
 earns          what each data file and hook earns: the score without it
@@ -44,12 +45,18 @@ def labelled(folder: Path = CORPUS) -> list[Row]:
 
 def everyday() -> list[str]:
     """The commands of the everyday files."""
-    lines = [line for path in sorted(CORPUS.glob("everyday*.txt")) for line in path.read_text("utf-8").splitlines()]
+    lines = [
+        line
+        for path in sorted(CORPUS.glob("everyday*.txt"))
+        for line in path.read_text("utf-8").splitlines()
+    ]
     return [line.replace("⏎", "\n") for line in lines if line and not line.startswith("#")]
 
 
 def commands() -> list[str]:
-    """Every command of the corpora and of the rules' examples, and every string of the tests, each once."""
+    """Every command of the corpora and of the rules' examples, and every string of the tests, each
+    once.
+    """
     found = [row.command for row in labelled()]
     found += [one for rule in all_rules() for one in (*rule.catches, *rule.spares)]
     found += _strings()
@@ -60,7 +67,11 @@ def _strings() -> Iterator[str]:
     for folder in TESTS:
         for path in sorted((ROOT / folder).glob("*.py")):
             for node in ast.walk(ast.parse(path.read_bytes())):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) <= MAX_TEXT:
+                if (
+                    isinstance(node, ast.Constant)
+                    and isinstance(node.value, str)
+                    and len(node.value) <= MAX_TEXT
+                ):
                     yield node.value
 
 
@@ -79,7 +90,8 @@ def dump(path: Path) -> None:
 def diff(old: Path, new: Path, *, whole: bool) -> int:
     """Print each command on which two dumps disagree; the number of those with another label."""
     before, after = (
-        {row["command"]: row for row in map(json.loads, path.read_text("utf-8").splitlines())} for path in (old, new)
+        {row["command"]: row for row in map(json.loads, path.read_text("utf-8").splitlines())}
+        for path in (old, new)
     )
     changed = 0
     keys = ("label", "category", "rules", "acts") if whole else ("label", "category", "rules")
@@ -90,21 +102,32 @@ def diff(old: Path, new: Path, *, whole: bool) -> int:
         changed += one["label"] != other["label"]
         shown = [f"{key}: {one[key]} -> {other[key]}" for key in keys if one[key] != other[key]]
         print(f"{command[:300]!r}\n    " + "\n    ".join(shown))
-    print(f"{changed} labels differ; {len(before.keys() ^ after.keys())} commands are in one dump alone")
+    print(
+        f"{changed} labels differ; {len(before.keys() ^ after.keys())} commands are in one dump alone"
+    )
     return changed
 
 
 def show() -> None:
-    """Print recall, false alarms and time, on the repository's commands and on those written by another author."""
+    """Print recall, false alarms and time, on the repository's commands and on those written by
+    another author.
+    """
     for name, folder in (("repository", CORPUS), ("unseen", UNSEEN)):
         rows = labelled(folder)
         result, times = score(rows), warm_times(rows)
         lowest = min(result.by_category.items(), key=lambda item: item[1][0] / item[1][1])
         print(f"{name}: {result.rows} commands, exceptions {result.exceptions}")
-        print(f"  recall {result.recall:.2%}, obfuscated {result.recall_hidden:.2%}, lowest category {lowest}")
-        print(f"  false alarms {result.false_alarms:.2%}, tricky {result.false_alarms_tricky:.2%}", end=", ")
+        print(
+            f"  recall {result.recall:.2%}, obfuscated {result.recall_hidden:.2%}, lowest category {lowest}"
+        )
+        print(
+            f"  false alarms {result.false_alarms:.2%}, tricky {result.false_alarms_tricky:.2%}",
+            end=", ",
+        )
         print(f"cautions on safe commands {result.cautions:.2%}")
-        print(f"  warm assess: p50 {times[len(times) // 2]:.3f} ms, p95 {times[len(times) * 95 // 100]:.3f} ms")
+        print(
+            f"  warm assess: p50 {times[len(times) // 2]:.3f} ms, p95 {times[len(times) * 95 // 100]:.3f} ms"
+        )
         for command in result.missed:
             print(f"  missed: {command[:160]!r}")
         for command in result.alarmed:
@@ -129,17 +152,25 @@ def first_assess() -> float:
         "from hermetic.policy import assess; assess('git push -f && rm -rf build')\n"
         "print((time.process_time() - begun) * 1000)"
     )
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(5)]
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(5)
+    ]
     return min(float(run.stdout) for run in runs)
 
 
 @contextmanager
 def _without_file(left_out: Path) -> Iterator[None]:
-    """All rows and patterns but those of one file. Its rules and lists stay, because code names them."""
+    """All rows and patterns but those of one file.
+
+    Its rules and lists stay, because code names them.
+    """
     whole = dict(vars(table.TABLE))
     rest = table.Table({path.stem: table.load(path) for path in table.FILES if path != left_out})
     texts = {language: rest.texts.get(language, []) for language in whole["texts"]}
-    vars(table.TABLE).update(vars(rest) | {"rules": whole["rules"], "lists": whole["lists"], "texts": texts})
+    vars(table.TABLE).update(
+        vars(rest) | {"rules": whole["rules"], "lists": whole["lists"], "texts": texts}
+    )
     try:
         yield
     finally:
@@ -157,7 +188,9 @@ def _without_hook(name: str) -> Iterator[None]:
 
 
 def earns() -> None:
-    """Print what is no longer caught, and what is a false alarm, without each data file and each hook."""
+    """Print what is no longer caught, and what is a false alarm, without each data file and each
+    hook.
+    """
     rows = [*labelled(), *labelled(UNSEEN)]
     whole = [examine_command(row.command).verdict.label for row in rows]
     files = [path for path in table.FILES if table.load(path).keys() - {"rules", "lists"}]
@@ -167,7 +200,11 @@ def earns() -> None:
     for name, left_out in parts:
         with left_out():
             labels = [examine_command(row.command).verdict.label for row in rows]
-        changed = [(row, before, now) for row, before, now in zip(rows, whole, labels, strict=True) if before != now]
+        changed = [
+            (row, before, now)
+            for row, before, now in zip(rows, whole, labels, strict=True)
+            if before != now
+        ]
         missed = sum(row.label == "dangerous" and now != "dangerous" for row, _, now in changed)
         alarms = sum(row.label == "safe" and now == "dangerous" for row, _, now in changed)
         print(f"{name:20} {missed:6}  {alarms:6}  {len(changed) - missed - alarms:6}", flush=True)
@@ -175,15 +212,26 @@ def earns() -> None:
 
 def untouched() -> None:
     """Print the rows of which no program is run by a command of the repository."""
-    run = {act.words[0].rsplit("/", 1)[-1] for one in commands() for act in examine_command(one).acts if act.words}
+    run = {
+        act.words[0].rsplit("/", 1)[-1]
+        for one in commands()
+        for act in examine_command(one).acts
+        if act.words
+    }
     for path in table.FILES:
         rows = {
             name: fields.get("programs", name).split()
             for name, fields in table.load(path).items()
             if name not in ("rules", "texts", "lists")
         }
-        idle = [name for name, programs in rows.items() if run.isdisjoint(programs) and "-" not in programs[0]]
-        print(f"{path.name}: {len(idle)} of {len(rows)} rows untouched{': ' if idle else ''}{', '.join(idle)}")
+        idle = [
+            name
+            for name, programs in rows.items()
+            if run.isdisjoint(programs) and "-" not in programs[0]
+        ]
+        print(
+            f"{path.name}: {len(idle)} of {len(rows)} rows untouched{': ' if idle else ''}{', '.join(idle)}"
+        )
 
 
 def main() -> int:
@@ -196,7 +244,11 @@ def main() -> int:
     one = verbs.add_parser("diff")
     one.add_argument("old", type=Path)
     one.add_argument("new", type=Path)
-    one.add_argument("--acts", action="store_true", help="compare what is read, written, deleted and reached as well")
+    one.add_argument(
+        "--acts",
+        action="store_true",
+        help="compare what is read, written, deleted and reached as well",
+    )
     arguments = parser.parse_args()
     if arguments.verb == "dump":
         dump(arguments.file)

@@ -1,4 +1,6 @@
-"""A home and a runtime directory of the run's own: the user's profile and settings do not show in the figures."""
+"""A home and a runtime directory of the run's own: the user's profile and settings do not show in
+the figures.
+"""
 
 import os
 import shutil

@@ -33,7 +33,9 @@ class RawContainer:
     def is_up(self) -> bool:
         """Whether the engine answers."""
         try:
-            done = subprocess.run([self.program, "version"], capture_output=True, timeout=ANSWER_SECONDS, check=False)
+            done = subprocess.run(
+                [self.program, "version"], capture_output=True, timeout=ANSWER_SECONDS, check=False
+            )
         except subprocess.TimeoutExpired:
             return False
         return done.returncode == 0
@@ -57,7 +59,8 @@ class RawContainer:
 
     def start(self, *limits: str) -> str:
         """The id of a new container that sleeps."""
-        init = ("--init",) if self.program == "docker" else ()  # podman has none unless a package brings it
+        # podman has none unless a package brings it
+        init = ("--init",) if self.program == "docker" else ()
         return self._ask("run", "-d", *init, *limits, self.image, "sleep", "600")
 
     def remove(self, *names: str) -> None:
@@ -72,11 +75,15 @@ class RawContainer:
     def seconds_inside(self, name: str, text: str) -> float:
         """How long a shell in a container takes for a text, by its own clock."""
         clock = "date +%s%N"
-        said = self._ask("exec", name, "bash", "-c", f"before=$({clock}); {text}; echo $(($({clock}) - before))")
+        said = self._ask(
+            "exec", name, "bash", "-c", f"before=$({clock}); {text}; echo $(($({clock}) - before))"
+        )
         return int(said) / 1e9
 
     def _ask(self, *words: str) -> str:
-        done = subprocess.run([self.program, *words], capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(
+            [self.program, *words], capture_output=True, text=True, timeout=SECONDS, check=False
+        )
         if done.returncode != 0:
             raise WrongResult(f"{self.program} {words[0]}: {done.stderr.strip()}")
         return done.stdout.strip()
@@ -99,7 +106,17 @@ class RawSandbox(RawProgram):
     """bubblewrap with namespaces of its own."""
 
     def __init__(self, program: str) -> None:
-        inside = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--unshare-all", "true"]
+        inside = [
+            "--ro-bind",
+            "/",
+            "/",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "--unshare-all",
+            "true",
+        ]
         super().__init__("bwrap … true", [program, *inside])
 
 
@@ -108,7 +125,9 @@ class RawApptainer(RawProgram):
 
     def __init__(self, program: str, image: str) -> None:
         options = ["--userns", "--containall", "--writable-tmpfs"]
-        super().__init__("apptainer exec … true", [program, "--silent", "exec", *options, image, "true"])
+        super().__init__(
+            "apptainer exec … true", [program, "--silent", "exec", *options, image, "true"]
+        )
 
 
 class RawSsh(RawProgram):

@@ -18,18 +18,29 @@ HEADLINES = {  # row: what it measures, and its baseline, in the README's words
 
 def fill(page: Path, report: Report) -> None:
     """Puts every row of the report between the markers. Raises ValueError."""
-    rows = [_line(HEADINGS), _line(["---"] * len(HEADINGS)), *(_line(cells(row)) for row in report.rows)]
+    rows = [
+        _line(HEADINGS),
+        _line(["---"] * len(HEADINGS)),
+        *(_line(cells(row)) for row in report.rows),
+    ]
     _replace(page, "\n".join([*rows, "", f"{summary(report)}. {machine(report)}."]))
 
 
 def fill_headlines(page: Path, report: Report) -> None:
-    """Puts the five rows of the README between the markers. Raises ValueError when the report lacks one of them."""
+    """Puts the five rows of the README between the markers.
+
+    Raises ValueError when the report lacks one of them.
+    """
     rows = {row.name: row for row in report.rows}
     missing = [name for name in HEADLINES if name not in rows]
     if missing:
         raise ValueError(f"the report lacks {', '.join(missing)}; run all benchmarks")
     headings = ("what", "Hermetic", "baseline")
-    lines = [_line(headings), _line(["---"] * len(headings)), *(_line(_headline(rows[name])) for name in HEADLINES)]
+    lines = [
+        _line(headings),
+        _line(["---"] * len(headings)),
+        *(_line(_headline(rows[name])) for name in HEADLINES),
+    ]
     _replace(page, "\n".join([*lines, "", f"{machine(report)}."]))
 
 
@@ -37,7 +48,11 @@ def _headline(row: Row) -> tuple[str, str, str]:
     what, baseline = HEADLINES[row.name]
     if row.limit is None:
         return what, cells(row)[1], "–"
-    return what, amount(row.ours.median, row.unit), f"{amount(row.limit.sample.median, row.unit)}, {baseline}"
+    return (
+        what,
+        amount(row.ours.median, row.unit),
+        f"{amount(row.limit.sample.median, row.unit)}, {baseline}",
+    )
 
 
 def _replace(page: Path, text: str) -> None:

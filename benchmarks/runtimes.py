@@ -1,4 +1,6 @@
-"""The portable runtime: its build and size, and a scratch image beside a Debian image, which has its own programs."""
+"""The portable runtime: its build and size, and a scratch image beside a Debian image, which has
+its own programs.
+"""
 
 import os
 import time
@@ -21,20 +23,32 @@ async def anywhere(bench: Bench, place: Place) -> list[Row]:
         raise Missing("IMAGE_SCRATCH is not set; scripts/engines/up prints it")
     async with place.open() as own, place.open(image=image) as portable:
         settled, limit = await in_turns(
-            bench.times(20, 5), apart(once(running(portable, "true"))), apart(once(running(own, "true")))
+            bench.times(20, 5),
+            apart(once(running(portable, "true"))),
+            apart(once(running(own, "true"))),
         )
-    opened, own_opened = await in_turns(bench.times(20, 3), _opening(place, image=image), _opening(place), warm=1)
+    opened, own_opened = await in_turns(
+        bench.times(20, 3), _opening(place, image=image), _opening(place), warm=1
+    )
     beside, of = "the same, Debian image", f"scratch image, {place.kind}"
     return [
         row(
-            f"{place.kind}.runtime-settled", f"`true`, settled session, {of}", "ms", settled, limit=(beside, limit),
+            f"{place.kind}.runtime-settled",
+            f"`true`, settled session, {of}",
+            "ms",
+            settled,
+            limit=(beside, limit),
             target=Target(of="ratio", most=1.2),
         ),
         row(
-            f"{place.kind}.runtime-open", f"opening an environment, {of}", "ms", opened, limit=(beside, own_opened),
+            f"{place.kind}.runtime-open",
+            f"opening an environment, {of}",
+            "ms",
+            opened,
+            limit=(beside, own_opened),
             target=Target(of="ratio", most=1.3),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _opening(place: Place, **options: str) -> Take:
@@ -54,11 +68,24 @@ async def making(bench: Bench) -> list[Row]:
             started = time.perf_counter()
             build.build(Path(directory, "root"), prefix=store.PREFIX, lean=False)
             builds.append(time.perf_counter() - started)
-    rows = [row("runtime.build", "building the portable runtime", "s", builds, target=Target(of="median", most=10.0))]
+    rows = [
+        row(
+            "runtime.build",
+            "building the portable runtime",
+            "s",
+            builds,
+            target=Target(of="median", most=10.0),
+        )
+    ]
     for name, lean, most in (("whole", False, 14.0), ("lean", True, 6.0)):
         archive = await store.packed(await store.portable(lean=lean))
-        rows.append(row(
-            f"runtime.{name}", f"the portable runtime, compressed, {name}", "MB",
-            [os.stat(archive).st_size / MEGABYTE], target=Target(of="median", most=most),
-        ))  # fmt: skip
+        rows.append(
+            row(
+                f"runtime.{name}",
+                f"the portable runtime, compressed, {name}",
+                "MB",
+                [os.stat(archive).st_size / MEGABYTE],
+                target=Target(of="median", most=most),
+            )
+        )
     return rows

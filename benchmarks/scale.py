@@ -1,8 +1,10 @@
-"""Many tasks through a fleet on an engine: rates, times to the first command, and what the caller spends.
+"""Many tasks through a fleet on an engine: rates, times to the first command, and what the caller
+spends.
 
     python -m benchmarks.scale KIND [--tasks N] [--limit N] [-o NAME=VALUE]...
 
-Each task gets an environment of its own, runs two commands and ends it. docs/scale.md has the figures.
+Each task gets an environment of its own, runs two commands and ends it. docs/scale.md has the
+figures.
 """
 
 import argparse
@@ -32,12 +34,14 @@ class Figures(NamedTuple):
     failed: int
     seconds: float
     rate: float  # tasks in a second
-    first_ms: float  # median from the start of a task to its first answer, without waiting for its turn
+    # median from the start of a task to its first answer, without waiting for its turn
+    first_ms: float
     first_p95_ms: float
     second_ms: float  # median of a further command
     alone_first_ms: float  # the first answer where nothing else is opened
     alone_ms: float  # a command where nothing else runs
-    echo_ms: float | None  # one byte there and back by the same way, where the kind is reached through a service
+    # one byte there and back by the same way, where the kind is reached through a service
+    echo_ms: float | None
     caller_cpu_ms: float  # of this process, for one task
     caller_kib: float  # of this process, for one environment at the most
 
@@ -66,12 +70,21 @@ async def measure(kind: str, tasks: int, limit: int, options: dict[str, Any]) ->
     taken, cpu = time.perf_counter() - start, time.process_time() - cpu
     firsts, further = sorted(first for first, _ in seconds), [second for _, second in seconds]
     return Figures(
-        kind=kind, tasks=tasks, limit=limit, failed=sum(isinstance(one, BaseException) for one in done),
-        seconds=round(taken, 1), rate=round(len(seconds) / taken, 2), first_ms=_ms(statistics.median(firsts)),
-        first_p95_ms=_ms(firsts[int(len(firsts) * 0.95)]), second_ms=_ms(statistics.median(further)),
-        alone_first_ms=_ms(alone_first), alone_ms=_ms(statistics.median(alone)), caller_cpu_ms=_ms(cpu / tasks),
-        echo_ms=None if echo is None else _ms(echo), caller_kib=round((_peak() - memory) / min(limit, tasks)),
-    )  # fmt: skip
+        kind=kind,
+        tasks=tasks,
+        limit=limit,
+        failed=sum(isinstance(one, BaseException) for one in done),
+        seconds=round(taken, 1),
+        rate=round(len(seconds) / taken, 2),
+        first_ms=_ms(statistics.median(firsts)),
+        first_p95_ms=_ms(firsts[int(len(firsts) * 0.95)]),
+        second_ms=_ms(statistics.median(further)),
+        alone_first_ms=_ms(alone_first),
+        alone_ms=_ms(statistics.median(alone)),
+        caller_cpu_ms=_ms(cpu / tasks),
+        echo_ms=None if echo is None else _ms(echo),
+        caller_kib=round((_peak() - memory) / min(limit, tasks)),
+    )
 
 
 def _ms(seconds: float) -> float:
@@ -79,7 +92,9 @@ def _ms(seconds: float) -> float:
 
 
 async def _echo(environment: hermetic.Environment) -> float | None:
-    """Median seconds for a byte to a program there and back, over a stream of the kind's own service."""
+    """Median seconds for a byte to a program there and back, over a stream of the kind's own
+    service.
+    """
     record = record_of(environment)
     backend = catalog.find(record.kind)(record.options)
     if not isinstance(backend, CloudBackend):

@@ -1,9 +1,10 @@
-"""A batch on a cluster, simulated: environments are created at the engine's rate, nodes fail, lost tasks run again.
+"""A batch on a cluster, simulated: environments are created at the engine's rate, nodes fail, lost
+tasks run again.
 
     python -m benchmarks.simulation [--tasks N] [--seed N]
 
-prints a table of engines and sizes. The latencies are those that `python -m benchmarks.scale` prints; docs/scale.md has
-both, and says what the model leaves out. Nothing is started.
+prints a table of engines and sizes. The latencies are those that `python -m benchmarks.scale`
+prints; docs/scale.md has both, and says what the model leaves out. Nothing is started.
 """
 
 import argparse
@@ -30,8 +31,9 @@ class Engine(NamedTuple):
     caller_bytes: int  # of the caller's memory for one open environment
 
 
-# Openings alone, closings and the caller's part are measured (docs/scale.md). The rate of creation, and how soon a dead
-# node is noticed, are assumed from the engines' defaults: a laboratory of two processors cannot show them.
+# Openings alone, closings and the caller's part are measured (docs/scale.md). The rate of creation,
+# and how soon a dead node is noticed, are assumed from the engines' defaults: a laboratory of two
+# processors cannot show them.
 ENGINES = (
     Engine("kubernetes", 4.9, 0.3, 20.0, 2.0, 40.0, 60, 0.046, 1_550_000),
     Engine("kubernetes, warm pods", 0.5, 0.3, 20.0, 2.0, 40.0, 60, 0.046, 1_550_000),
@@ -103,16 +105,25 @@ class _Run:
         cluster = self.cluster
         cpu = self.begun * self.engine.caller_cpu / cluster.callers
         return Outcome(
-            self.now, self.finished, self.lost, self.retried, self.peak, self.tasked / self.used,
-            self.waited / self.begun, cpu / self.now, math.ceil(self.peak / cluster.callers) * self.engine.caller_bytes,
-        )  # fmt: skip
+            self.now,
+            self.finished,
+            self.lost,
+            self.retried,
+            self.peak,
+            self.tasked / self.used,
+            self.waited / self.begun,
+            cpu / self.now,
+            math.ceil(self.peak / cluster.callers) * self.engine.caller_bytes,
+        )
 
     def _later(self, seconds: float, event: str, subject: int) -> None:
         self.number += 1
         heapq.heappush(self.events, (self.now + seconds, self.number, event, subject))
 
     def _open_more(self) -> None:
-        """Requests environments while there is room; the engine and the callers take them one after the other."""
+        """Requests environments while there is room; the engine and the callers take them one after
+        the other.
+        """
         while self.todo and len(self.held) < self.cluster.at_once:
             node = max(range(len(self.free)), key=self.free.__getitem__)
             if self.free[node] <= 0:
@@ -123,7 +134,11 @@ class _Run:
             # The slower of two queues: creation in the engine, and the processors of the callers.
             gap = max(1 / self.engine.creations, self.engine.caller_cpu / self.cluster.callers)
             self.slot = max(self.slot, self.now) + gap
-            taken = self.slot - self.now + self.chance.lognormvariate(math.log(self.engine.opening), self.engine.spread)
+            taken = (
+                self.slot
+                - self.now
+                + self.chance.lognormvariate(math.log(self.engine.opening), self.engine.spread)
+            )
             self.waited += taken
             id = self.number
             self.held[id] = node, self.life[node], self.now
@@ -193,9 +208,17 @@ SIZES = ((4, 200, 1), (40, 2000, 1), (170, 10_000, 1), (170, 10_000, 8))  # node
 def rows(tasks: int, seed: int) -> Iterator[str]:
     """A table in Markdown."""
     names = (
-        "engine", "nodes", "at once", "callers", "tasks an hour", "first command", "busy", "lost",
-        "caller's processor", "caller's memory",
-    )  # fmt: skip
+        "engine",
+        "nodes",
+        "at once",
+        "callers",
+        "tasks an hour",
+        "first command",
+        "busy",
+        "lost",
+        "caller's processor",
+        "caller's memory",
+    )
     yield f"| {' | '.join(names)} |"
     yield "|---" * len(names) + "|"
     for engine in ENGINES:

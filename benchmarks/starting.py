@@ -34,13 +34,21 @@ async def opening(bench: Bench, place: Place) -> list[Row]:
     bare = (what, limit)
     return [
         row(
-            f"{place.kind}.open", f"opening an environment, {place.kind}", "ms", ours_taken, limit=bare,
+            f"{place.kind}.open",
+            f"opening an environment, {place.kind}",
+            "ms",
+            ours_taken,
+            limit=bare,
             target=place.target("open"),
         ),
         row(
-            f"{place.kind}.open-first", f"opening and the first `true`, {place.kind}", "ms", first[1:], limit=bare,
+            f"{place.kind}.open-first",
+            f"opening and the first `true`, {place.kind}",
+            "ms",
+            first[1:],
+            limit=bare,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _raw(raw: Raw) -> Take:
@@ -61,10 +69,15 @@ async def profile(bench: Bench, place: Place) -> list[Row]:
             run_program([BASH, "-lc", "true"], env={"HOME": home, "PATH": "/usr/bin:/bin"})
 
         taken, limits = await in_turns(bench.times(10, 3), ours, plainly(limit))
-    return [row(
-        f"{place.kind}.open-profile", f"the same with a profile of 100 ms, {place.kind}", "ms", taken,
-        limit=("bash -lc true with it", limits),
-    )]  # fmt: skip
+    return [
+        row(
+            f"{place.kind}.open-profile",
+            f"the same with a profile of 100 ms, {place.kind}",
+            "ms",
+            taken,
+            limit=("bash -lc true with it", limits),
+        )
+    ]
 
 
 @contextmanager
@@ -88,9 +101,12 @@ async def _open(place: Place, **options: Any) -> tuple[float, float]:
 async def imports(bench: Bench) -> list[Row]:
     """Fresh interpreters, each with one import."""
     ours, first_use, limit = await in_turns(
-        bench.times(25, 7), _interpreter("import hermetic"), _interpreter("import hermetic; hermetic.open"),
-        _interpreter("pass"), warm=2,
-    )  # fmt: skip
+        bench.times(25, 7),
+        _interpreter("import hermetic"),
+        _interpreter("import hermetic; hermetic.open"),
+        _interpreter("pass"),
+        warm=2,
+    )
     bare = ("bare python -c pass", limit)
     target = Target(of="difference", most=60.0)
     return [
@@ -104,14 +120,17 @@ def _interpreter(text: str) -> Take:
 
 
 async def command_line(bench: Bench) -> list[Row]:
-    """`hermetic run -- true`, which opens and ends an environment, and `hermetic --help`, with an empty HOME."""
+    """`hermetic run -- true`, which opens and ends an environment, and `hermetic --help`, with an
+    empty HOME.
+    """
     program = Path(sys.executable).with_name("hermetic")
     argv = [str(program)] if program.exists() else [sys.executable, "-m", hermetic.__name__]
     ours, helped, limit = await in_turns(
-        bench.times(20, 6), plainly(lambda: run_program([*argv, "run", "--", "true"])),
+        bench.times(20, 6),
+        plainly(lambda: run_program([*argv, "run", "--", "true"])),
         plainly(lambda: run_program([*argv, "--help"], quiet=True)),
         plainly(lambda: run_program([sys.executable, "-c", "pass"])),
-    )  # fmt: skip
+    )
     bare = ("bare python -c pass", limit)
     target, of_help = Target(of="median", most=250.0), Target(of="difference", most=120.0)
     return [

@@ -31,9 +31,15 @@ class WebSocket:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         key = base64.b64encode(os.urandom(16)).decode()
         head = (
-            f"GET {path} HTTP/1.1", f"Host: {host}:{port}", "Upgrade: websocket", "Connection: Upgrade",
-            f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Protocol: {protocol}", *headers,
-        )  # fmt: skip
+            f"GET {path} HTTP/1.1",
+            f"Host: {host}:{port}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            f"Sec-WebSocket-Key: {key}",
+            "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Protocol: {protocol}",
+            *headers,
+        )
         self.socket.sendall("\r\n".join([*head, "", ""]).encode())
         answer = b""
         while b"\r\n\r\n" not in answer:
@@ -89,7 +95,8 @@ class WebSocket:
             head += bytes([0x80 | 126]) + size.to_bytes(2, "big")
         else:
             head += bytes([0x80 | 127]) + size.to_bytes(8, "big")
-        self.socket.sendall(head + bytes(4) + payload)  # a mask of zeros leaves the payload as it is
+        # a mask of zeros leaves the payload as it is
+        self.socket.sendall(head + bytes(4) + payload)
 
     def close(self) -> None:
         """Closes the connection at once."""
@@ -101,12 +108,17 @@ def _ended(answer: bytes) -> NoReturn:
 
 
 class TabClient:
-    """One connection. `read` returns what came; output is acknowledged when the caller says that it is parsed."""
+    """One connection.
+
+    `read` returns what came; output is acknowledged when the caller says that it is parsed.
+    """
 
     def __init__(self, url: str, token: str) -> None:
         self.url, self.token = url.rstrip("/"), token
         ticket = self.api("POST", "/ticket")["ticket"]
-        self._web_socket = WebSocket(self.url, "/api/v1/tab", "hermetic.tab.1", f"Authorization: Bearer {token}")
+        self._web_socket = WebSocket(
+            self.url, "/api/v1/tab", "hermetic.tab.1", f"Authorization: Bearer {token}"
+        )
         self._acked: dict[int, int] = {}
         self._kept: list[tuple[int, int, int, bytes]] = []
         self.events: list[dict[str, Any]] = []
@@ -116,9 +128,11 @@ class TabClient:
     def api(self, method: str, path: str, **body: object) -> Any:
         """The answer of the HTTP API."""
         request = urllib.request.Request(
-            f"{self.url}/api/v1{path}", method=method, data=json.dumps(body).encode() if method == "POST" else None,
+            f"{self.url}/api/v1{path}",
+            method=method,
+            data=json.dumps(body).encode() if method == "POST" else None,
             headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
-        )  # fmt: skip
+        )
         while True:
             try:
                 with urllib.request.urlopen(request, timeout=60) as answer:
@@ -126,7 +140,8 @@ class TabClient:
             except urllib.error.HTTPError as error:
                 if error.code != 429:
                     raise
-                time.sleep(float(error.headers.get("Retry-After", 1)))  # the server bounds requests of one client
+                # the server bounds requests of one client
+                time.sleep(float(error.headers.get("Retry-After", 1)))
 
     def op(self, op: str, **fields: object) -> None:
         """Sends an operation."""
@@ -142,10 +157,18 @@ class TabClient:
             self._acked[channel] = offset
             self.frame(ACK, channel, offset)
 
-    def attach(self, environment: str, process: str, channel: int = 1, offset: int | None = 0) -> dict[str, Any]:
+    def attach(
+        self, environment: str, process: str, channel: int = 1, offset: int | None = 0
+    ) -> dict[str, Any]:
         """Attaches; the event that says so."""
         self.op(
-            "attach", channel=channel, environment=environment, process=process, rows=24, cols=80, **{"from": offset}
+            "attach",
+            channel=channel,
+            environment=environment,
+            process=process,
+            rows=24,
+            cols=80,
+            **{"from": offset},
         )
         return self.event("attached")
 
@@ -160,7 +183,10 @@ class TabClient:
             kept += self.read(timeout)
 
     def read(self, timeout: float = 60.0) -> list[tuple[int, int, int, bytes]]:
-        """Binary frames that came: type, channel, offset, payload. Events are kept. Raises TimeoutError, Ended."""
+        """Binary frames that came: type, channel, offset, payload.
+
+        Events are kept. Raises TimeoutError, Ended.
+        """
         if self._kept:
             kept, self._kept = self._kept, []
             return kept

@@ -10,16 +10,23 @@ def table(report: Report) -> str:
     lines = [HEADINGS, *(cells(row) for row in report.rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
     lines.insert(1, tuple("-" * width for width in widths))
-    shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    shown = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
     notes = [f"  {row.name}: {row.note}" for row in report.rows if row.note]
-    return "\n".join([*shown, "", *notes, *([""] if notes else []), summary(report), machine(report), ""])
+    return "\n".join(
+        [*shown, "", *notes, *([""] if notes else []), summary(report), machine(report), ""]
+    )
 
 
 def summary(report: Report) -> str:
     """How many targets were met, and which were not."""
     judged = [row for row in report.rows if row.met is not None]
     missed = ", ".join(row.name for row in judged if not row.met)
-    return f"{sum(row.met is True for row in judged)} of {len(judged)} targets met" + (missed and f"; not: {missed}")
+    return f"{sum(row.met is True for row in judged)} of {len(judged)} targets met" + (
+        missed and f"; not: {missed}"
+    )
 
 
 def machine(report: Report) -> str:
@@ -54,7 +61,9 @@ def cells(row: Row) -> tuple[str, ...]:
     return (
         row.what,
         _ours(row),
-        "–" if row.limit is None else f"{amount(row.limit.sample.median, row.unit)} {row.limit.what}",
+        "–"
+        if row.limit is None
+        else f"{amount(row.limit.sample.median, row.unit)} {row.limit.what}",
         _ratio(row),
         bound(row),
         {None: "–", True: "yes", False: "NO"}[row.met],

@@ -1,4 +1,6 @@
-"""The terminal tool against `env.run` of the same command: one that starts a program, and one that prints much."""
+"""The terminal tool against `env.run` of the same command: one that starts a program, and one that
+prints much.
+"""
 
 import json
 import time

@@ -1,7 +1,8 @@
 """`python -m benchmarks.trace`: what one warm call passes through on the caller's side.
 
-Prints for each operation the calls of Hermetic's own functions, the files they are in and the requests sent to the
-resident. The policy's share stands apart. These are counts, not times: they are the same on a busy machine.
+Prints for each operation the calls of Hermetic's own functions, the files they are in and the
+requests sent to the resident. The policy's share stands apart. These are counts, not times: they
+are the same on a busy machine.
 """
 
 import argparse
@@ -30,8 +31,10 @@ SOURCES = str(Path(hermetic.__file__).parent) + "/"
 POLICY = "policy/"
 WARM_CALLS = 5  # before the first one that counts
 COUNTED_CALLS = 5
-INLINED = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")  # no function of their own since Python 3.12
-COMMANDS = map("true {}".format, itertools.count())  # each time another text: nothing of it was seen before
+# no function of their own since Python 3.12
+INLINED = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
+# each time another text: nothing of it was seen before
+COMMANDS = map("true {}".format, itertools.count())
 REQUESTS = (Link._send.__code__, Connection.greet.__code__)  # what a resident answers
 
 Operation = Callable[[], Awaitable[object]]
@@ -81,16 +84,22 @@ class Tracer:
 
 
 def _begins(frame: FrameType) -> bool:
-    """Whether a function was called; False where a coroutine or generator goes on (`RESUME` with an argument)."""
+    """Whether a function was called; False where a coroutine or generator goes on (`RESUME` with an
+    argument).
+    """
     return frame.f_code.co_code[frame.f_lasti + 1] == 0
 
 
 def main() -> int:
     """Traces what was asked for; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trace", description=__doc__)
-    parser.add_argument("--only", action="append", metavar="NAME", help="only operations whose name contains it")
     parser.add_argument(
-        "--functions", action="store_true", help="also list every function, with how often it is called"
+        "--only", action="append", metavar="NAME", help="only operations whose name contains it"
+    )
+    parser.add_argument(
+        "--functions",
+        action="store_true",
+        help="also list every function, with how often it is called",
     )
     parser.add_argument("--json", metavar="FILE", help="write the rows")
     arguments = parser.parse_args()
@@ -98,12 +107,16 @@ def main() -> int:
         lines = asyncio.run(trace(arguments.only or [""], list_functions=arguments.functions))
     print(table(lines), end="")
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps([line._asdict() for line in lines], indent=1) + "\n")
+        Path(arguments.json).write_text(
+            json.dumps([line._asdict() for line in lines], indent=1) + "\n"
+        )
     return 0
 
 
 async def trace(only: Sequence[str] = ("",), *, list_functions: bool = False) -> list[Line]:
-    """One line for each operation whose name contains a part of `only` and whose environment this machine has."""
+    """One line for each operation whose name contains a part of `only` and whose environment this
+    machine has.
+    """
     lines = []
     for name, (kind, prepare, warm) in OPERATIONS.items():
         if not any(part in name for part in only):
@@ -120,8 +133,12 @@ async def trace(only: Sequence[str] = ("",), *, list_functions: bool = False) ->
     return lines
 
 
-async def _count(operation: Operation, warm: int, before: Callable[[], None] = lambda: None) -> list[Passed]:
-    """What each of some calls passed, after `warm` that do not count; `before` runs uncounted ahead of each."""
+async def _count(
+    operation: Operation, warm: int, before: Callable[[], None] = lambda: None
+) -> list[Passed]:
+    """What each of some calls passed, after `warm` that do not count; `before` runs uncounted ahead
+    of each.
+    """
     passed = []
     for turn in range(-warm, COUNTED_CALLS):
         before()
@@ -129,7 +146,9 @@ async def _count(operation: Operation, warm: int, before: Callable[[], None] = l
         with tracer.on():
             await operation()
         if turn >= 0:
-            passed.append(Passed(tracer.functions, sum(tracer.functions[code] for code in REQUESTS)))
+            passed.append(
+                Passed(tracer.functions, sum(tracer.functions[code] for code in REQUESTS))
+            )
     return passed
 
 
@@ -146,7 +165,11 @@ async def _run(place: Place, warm: int) -> list[Passed]:
 async def _terminal(place: Place, warm: int) -> list[Passed]:
     """The same by the tool, judged by the policy."""
     return await _call(
-        place, warm, "terminal", lambda: {"command": next(COMMANDS)}, lambda answer: answer.get("exit_code") == 0
+        place,
+        warm,
+        "terminal",
+        lambda: {"command": next(COMMANDS)},
+        lambda answer: answer.get("exit_code") == 0,
     )
 
 
@@ -156,7 +179,11 @@ async def _read_file(place: Place, warm: int) -> list[Passed]:
         path = Path(directory) / "small.txt"
         path.write_text("a line of text\n" * 100)
         return await _call(
-            place, warm, "read_file", lambda: {"path": str(path)}, lambda answer: answer.get("total_lines") == 100
+            place,
+            warm,
+            "read_file",
+            lambda: {"path": str(path)},
+            lambda answer: answer.get("total_lines") == 100,
         )
 
 
@@ -181,7 +208,9 @@ async def _call(
 
 
 async def _open(place: Place, warm: int) -> list[Passed]:
-    """Opening an environment, to the object that its caller gets; what was opened is closed uncounted."""
+    """Opening an environment, to the object that its caller gets; what was opened is closed
+    uncounted.
+    """
     opened: list[hermetic.Environment] = []
 
     async def open_one() -> None:

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 
 class Tree(NamedTuple):
-    """A command that starts a tree and prints "ready"; SLEEP in it is a program that tells whose it is."""
+    """A command that starts a tree and prints "ready"; SLEEP in it is a program that tells whose it
+    is.
+    """
 
     name: str
     text: str
@@ -19,13 +21,17 @@ TREES = (
     Tree("plain", "SLEEP & SLEEP | SLEEP & echo ready; SLEEP"),
     Tree("setsid", "setsid bash -c 'SLEEP & SLEEP' & setsid SLEEP & echo ready; SLEEP"),
     Tree("double fork", "( (setsid SLEEP &) & ); ( (env -i setsid SLEEP &) & ); echo ready; SLEEP"),
-    Tree("nohup, disown", "nohup SLEEP >/dev/null 2>&1 & disown; SLEEP & disown; echo ready; SLEEP"),
+    Tree(
+        "nohup, disown", "nohup SLEEP >/dev/null 2>&1 & disown; SLEEP & disown; echo ready; SLEEP"
+    ),
     Tree(
         "keeps forking",
         "setsid bash -c 'while :; do SLEEP & sleep 0.005; done' &\n"
         "while :; do (SLEEP &); sleep 0.005; done & echo ready; SLEEP",
     ),
-    Tree("ignores TERM", "trap '' TERM; setsid SLEEP & SLEEP & echo ready; SLEEP", ignores_term=True),
+    Tree(
+        "ignores TERM", "trap '' TERM; setsid SLEEP & SLEEP & echo ready; SLEEP", ignores_term=True
+    ),
 )
 
 
@@ -61,8 +67,15 @@ def end_survivors(mark: str) -> int:
 
 
 def living(mark: str) -> list[int]:
-    """Processes with this mark in their arguments. One that has ended has none, nor one in the middle of its exec."""
-    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and mark.encode() in _arguments(int(entry))]
+    """Processes with this mark in their arguments.
+
+    One that has ended has none, nor one in the middle of its exec.
+    """
+    return [
+        int(entry)
+        for entry in os.listdir("/proc")
+        if entry.isdigit() and mark.encode() in _arguments(int(entry))
+    ]
 
 
 def _arguments(pid: int) -> bytes:

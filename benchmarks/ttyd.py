@@ -28,10 +28,14 @@ class TtydShell:
             port = probe.getsockname()[1]
         self._server = subprocess.Popen(
             [program, "-W", "-d", "1", "-i", "127.0.0.1", "-p", str(port), "bash", "-c", command],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         self._web_socket = _connected(f"http://127.0.0.1:{port}")
-        self._web_socket.send(BINARY, json.dumps({"AuthToken": "", "columns": 80, "rows": 24}).encode())
+        self._web_socket.send(
+            BINARY, json.dumps({"AuthToken": "", "columns": 80, "rows": 24}).encode()
+        )
 
     def send(self, data: bytes) -> None:
         """Types."""

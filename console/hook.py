@@ -1,4 +1,7 @@
-"""Build hook of the package: a wheel, or an editable install, gets the console's page. A failure is a warning."""
+"""Build hook of the package: a wheel, or an editable install, gets the console's page.
+
+A failure is a warning.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,9 @@ class PageHook(BuildHookInterface):  # type: ignore[type-arg]
         try:
             builder.build()
         except builder.NotBuilt as error:
-            self.app.display_warning(f"The console's page was not built; `hermetic serve` works without it. {error}")
+            self.app.display_warning(
+                f"The console's page was not built; `hermetic serve` works without it. {error}"
+            )
 
     def builder(self) -> ModuleType | None:
         """console/build.py as a module; None when the page is not wanted."""

@@ -1,4 +1,7 @@
-"""An agent in twenty lines: `python anthropic_loop.py "Which tests fail, and why?"` works on the current directory."""
+"""An agent in twenty lines:
+
+`python anthropic_loop.py "Which tests fail, and why?"` works on the current directory.
+"""
 
 import asyncio
 import sys
@@ -18,7 +21,11 @@ async def main(task: str) -> None:
             )
             messages.append({"role": "assistant", "content": answer.content})
             results = [
-                {"type": "tool_result", "tool_use_id": block.id, "content": await toolbox.call(block.name, block.input)}
+                {
+                    "type": "tool_result",
+                    "tool_use_id": block.id,
+                    "content": await toolbox.call(block.name, block.input),
+                }
                 for block in answer.content
                 if block.type == "tool_use"
             ]

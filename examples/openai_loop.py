@@ -1,4 +1,7 @@
-"""An agent in twenty lines: `python openai_loop.py "Which tests fail, and why?"` works on the current directory."""
+"""An agent in twenty lines:
+
+`python openai_loop.py "Which tests fail, and why?"` works on the current directory.
+"""
 
 import asyncio
 import json
@@ -14,7 +17,9 @@ async def main(task: str) -> None:
     async with hermetic.Toolbox(environment="sandbox") as toolbox:
         tools = toolbox.schemas("openai")
         while True:
-            answer = await model.chat.completions.create(model="gpt-5", messages=messages, tools=tools)
+            answer = await model.chat.completions.create(
+                model="gpt-5", messages=messages, tools=tools
+            )
             message = answer.choices[0].message
             messages.append(message)
             for call in message.tool_calls or []:

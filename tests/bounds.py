@@ -1,4 +1,6 @@
-"""Measures what foreign input costs: processor time of this thread, memory, and pauses of the event loop."""
+"""Measures what foreign input costs: processor time of this thread, memory, and pauses of the event
+loop.
+"""
 
 import asyncio
 import resource
@@ -9,8 +11,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 
-ENDED_AFTER = 20.0  # seconds of processor time, after which a test fails without waiting for the end
-MOST_MEMORY = 2 << 30  # bytes beyond what the process has, so that a failing test does not use up the machine
+# seconds of processor time, after which a test fails without waiting for the end
+ENDED_AFTER = 20.0
+# bytes beyond what the process has, so that a failing test does not use up the machine
+MOST_MEMORY = 2 << 30
 
 
 class TooSlow(AssertionError):
@@ -25,14 +29,19 @@ class Cost(NamedTuple):
 
 
 def cost_of(work: Callable[[], object], *, memory: bool = False, most: int = MOST_MEMORY) -> Cost:
-    """What the work takes. Raises TooSlow far beyond any bound, and MemoryError beyond `most` bytes."""
+    """What the work takes.
+
+    Raises TooSlow far beyond any bound, and MemoryError beyond `most` bytes.
+    """
     with _ended_in_time(), _with_memory(most):
         if memory:
             tracemalloc.start()
         started = time.thread_time()
         try:
             work()
-            return Cost(time.thread_time() - started, tracemalloc.get_traced_memory()[1] if memory else 0)
+            return Cost(
+                time.thread_time() - started, tracemalloc.get_traced_memory()[1] if memory else 0
+            )
         finally:
             if memory:
                 tracemalloc.stop()
@@ -65,7 +74,9 @@ def _with_memory(most: int) -> Iterator[None]:
 
 
 class Pauses:
-    """How long the event loop did not turn: processor time that this process took meanwhile, whatever the load is."""
+    """How long the event loop did not turn: processor time that this process took meanwhile,
+    whatever the load is.
+    """
 
     longest = 0.0
 

@@ -15,7 +15,8 @@ from tests.environments.engines import need_engine
 from tests.programs import need_variable
 from tests.sizes import at_full_size
 
-everywhere = pytest.mark.parametrize("kind", ["local", "docker"])  # what holds wherever the tools work
+# what holds wherever the tools work
+everywhere = pytest.mark.parametrize("kind", ["local", "docker"])
 # The same, where what is tested is the toolbox on this side: a container repeats it at full size.
 on_this_side = pytest.mark.parametrize("kind", ["local", *at_full_size("docker")])
 
@@ -27,9 +28,13 @@ class Box:
         self.toolbox = toolbox
 
     async def terminal(self, command: str, task: str = "t", **more: Any) -> Any:
-        return json.loads(await self.toolbox.call("terminal", {"command": command, **more}, task_id=task))
+        return json.loads(
+            await self.toolbox.call("terminal", {"command": command, **more}, task_id=task)
+        )
 
-    async def process(self, action: str, id: str | None = None, task: str = "t", **more: Any) -> Any:
+    async def process(
+        self, action: str, id: str | None = None, task: str = "t", **more: Any
+    ) -> Any:
         given = {"action": action, **({"session_id": id} if id else {}), **more}
         return json.loads(await self.toolbox.call("process", given, task_id=task))
 
@@ -44,7 +49,9 @@ class Box:
 
 @asynccontextmanager
 async def opened(directory: Path, kind: str = "local", **options: Any) -> AsyncIterator[Box]:
-    """A toolbox whose tasks work in a directory of this machine, on it or in containers that see the directory."""
+    """A toolbox whose tasks work in a directory of this machine, on it or in containers that see
+    the directory.
+    """
     async with opened_in(kind, place(kind, directory), **options) as box:
         yield box
 

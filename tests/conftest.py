@@ -1,4 +1,6 @@
-"""What holds for every test: a private home, an event loop for `async def`, bounds on time, nothing left behind."""
+"""What holds for every test: a private home, an event loop for `async def`, bounds on time, nothing
+left behind.
+"""
 
 import functools
 import gc
@@ -30,39 +32,59 @@ PATIENCE_SECONDS = 5.0
 KEPT_SETTINGS = ("HERMETIC_FULL",)
 FOREIGN_PREFIXES = ("HERMETIC_", "TERMINAL_", "XDG_")
 FOREIGN_NAMES = (
-    "BASH_ENV", "ENV", "PROMPT_COMMAND", "CDPATH", "TAVILY_API_KEY", "TAVILY_BASE_URL", "EXA_API_KEY",
-    "FIRECRAWL_API_KEY", "FIRECRAWL_API_URL", "SEARXNG_URL", "BRAVE_SEARCH_API_KEY",
-)  # fmt: skip
+    "BASH_ENV",
+    "ENV",
+    "PROMPT_COMMAND",
+    "CDPATH",
+    "TAVILY_API_KEY",
+    "TAVILY_BASE_URL",
+    "EXA_API_KEY",
+    "FIRECRAWL_API_KEY",
+    "FIRECRAWL_API_URL",
+    "SEARXNG_URL",
+    "BRAVE_SEARCH_API_KEY",
+)
 
 runtime = pytest.StashKey[Path]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Gives the session a runtime directory and a home of its own, whatever the user's settings are."""
+    """Gives the session a runtime directory and a home of its own, whatever the user's settings
+    are.
+    """
     leftovers.adopt_orphans()
     # Ignored in the background of a shell or under nohup; every child would inherit that.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+            signal.signal(
+                number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            )
     # Not under TMPDIR, which may be long: the path of a Unix socket has to stay below 100 bytes.
     directory = Path(tempfile.mkdtemp(prefix="hm-", dir="/tmp"))
     config.stash[runtime] = directory
     if "PYTEST_XDIST_WORKER" in os.environ:
         config.option.basetemp = directory / "t"  # a worker's own would be longer
     for name in list(os.environ):
-        if name in FOREIGN_NAMES or (name.startswith(FOREIGN_PREFIXES) and name not in KEPT_SETTINGS):
+        if name in FOREIGN_NAMES or (
+            name.startswith(FOREIGN_PREFIXES) and name not in KEPT_SETTINGS
+        ):
             del os.environ[name]
     for variable, folder in (("HERMETIC_RUNTIME_DIR", "run"), ("HOME", "home")):
         (directory / folder).mkdir(mode=0o700)
         os.environ[variable] = str(directory / folder)
     # Kept between sessions and shared by workers: building a portable runtime takes seconds.
     os.environ["XDG_CACHE_HOME"] = f"/var/tmp/hermetic-tests-cache-{os.geteuid()}"
-    # Every command line that a test starts would else compile the package anew, and every run all tests.
+    # Every command line that a test starts would else compile the package anew, and every run all
+    # tests.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     hypothesis.settings.register_profile(
-        "hermetic", deadline=None, max_examples=1000 if is_full() else 50, print_blob=True, derandomize=not is_full()
+        "hermetic",
+        deadline=None,
+        max_examples=1000 if is_full() else 50,
+        print_blob=True,
+        derandomize=not is_full(),
     )
     hypothesis.settings.load_profile("hermetic")
 
@@ -74,7 +96,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what runs at full size only. Fast tests come first; among workers the slow ones do, to overlap."""
+    """Leaves out what runs at full size only.
+
+    Fast tests come first; among workers the slow ones do, to overlap.
+    """
     left_out = [] if is_full() else [item for item in items if item.get_closest_marker("full")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -83,7 +108,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Keeps what is here to stay from garbage collection. Starts what forks the command line, where tests use it."""
+    """Keeps what is here to stay from garbage collection.
+
+    Starts what forks the command line, where tests use it.
+    """
     gc.collect()
     gc.freeze()
     program = sys.modules.get("tests.cli.program")
@@ -139,14 +167,19 @@ def nothing_left_behind(pytestconfig: pytest.Config) -> Iterator[None]:
     yield
     if left := leftovers.left_since(before, patience=PATIENCE_SECONDS):
         pytest.fail("left behind by the test:\n  " + "\n  ".join(left), pytrace=False)
-    for spool in spools_of(run) - spools:  # of a killed resident: for `gc`, but not for one that another test calls
+    # of a killed resident: for `gc`, but not for one that another test calls
+    for spool in spools_of(run) - spools:
         shutil.rmtree(spool, ignore_errors=True)
 
 
 def spools_of(run: Path) -> set[Path]:
     """Directories for output of the environments of a runtime directory, the living and the dead."""
     base, mark = _known_by(run)
-    return {base / name for name in os.listdir(base) if f".{mark}." in name} if base is not None else set()
+    return (
+        {base / name for name in os.listdir(base) if f".{mark}." in name}
+        if base is not None
+        else set()
+    )
 
 
 @functools.cache

@@ -1,4 +1,7 @@
-"""How tests are run: `async def` ones on an event loop of their own, all of them with a bound on their time."""
+"""How tests are run:
+
+`async def` ones on an event loop of their own, all of them with a bound on their time.
+"""
 
 import asyncio
 import functools
@@ -17,7 +20,9 @@ _bound: asyncio.Timeout | None = None  # of the test that runs
 
 
 def allow(seconds: float) -> None:
-    """Gives the running test at least so many seconds from now on: its own yardstick shows that it needs them."""
+    """Gives the running test at least so many seconds from now on: its own yardstick shows that it
+    needs them.
+    """
     loop = asyncio.get_running_loop()
     assert _bound is not None, "a test runs"
     _bound.reschedule(max(_bound.when() or 0.0, loop.time() + seconds))
@@ -26,11 +31,15 @@ def allow(seconds: float) -> None:
 
 
 def run(test: Callable[..., Awaitable[None]], arguments: dict[str, Any], seconds: float) -> None:
-    """Runs one coroutine function to its end; what fails unseen in a task or callback fails the test too."""
+    """Runs one coroutine function to its end; what fails unseen in a task or callback fails the
+    test too.
+    """
     unseen: list[dict[str, Any]] = []
 
     async def bounded() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unseen.append(context))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _loop, context: unseen.append(context)
+        )
         global _bound
         async with asyncio.timeout(seconds) as _bound:
             await test(**arguments)
@@ -39,7 +48,9 @@ def run(test: Callable[..., Awaitable[None]], arguments: dict[str, Any], seconds
         runner.run(bounded())
     if unseen:
         first = unseen[0]
-        raise AssertionError(f"failed unseen on the event loop: {first['message']}") from first.get("exception")
+        raise AssertionError(f"failed unseen on the event loop: {first['message']}") from first.get(
+            "exception"
+        )
 
 
 def make_plain(item: pytest.Function, seconds: float) -> None:

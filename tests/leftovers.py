@@ -1,7 +1,7 @@
 """What a test left behind: processes, threads, descriptors, files of environments.
 
-The test process is made a subreaper, so whatever a test starts stays its descendant, also after `setsid`, a double
-fork or the death of the process in between.
+The test process is made a subreaper, so whatever a test starts stays its descendant, also after
+`setsid`, a double fork or the death of the process in between.
 """
 
 import contextlib
@@ -38,7 +38,13 @@ class Seen(NamedTuple):
     def describe(self) -> str:
         """Number and command line, for a person."""
         try:
-            words = Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            words = (
+                Path(f"/proc/{self.pid}/cmdline")
+                .read_bytes()
+                .replace(b"\0", b" ")
+                .decode(errors="replace")
+                .strip()
+            )
             words = words or Path(f"/proc/{self.pid}/comm").read_text().strip()
         except OSError:
             words = "ended since"
@@ -68,13 +74,17 @@ def take_stock(runtime: Path) -> Holdings:
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass
     return Holdings(
-        frozenset(seen.key for seen in descendants()), frozenset(threading.enumerate()), frozenset(descriptors()),
-        runtime, frozenset(os.listdir(runtime)),
-    )  # fmt: skip
+        frozenset(seen.key for seen in descendants()),
+        frozenset(threading.enumerate()),
+        frozenset(descriptors()),
+        runtime,
+        frozenset(os.listdir(runtime)),
+    )
 
 
 def left_since(before: Holdings, *, patience: float) -> list[str]:
-    """One line for each thing that is new since `before` and does not go away within `patience` seconds.
+    """One line for each thing that is new since `before` and does not go away within `patience`
+    seconds.
 
     Processes among them are ended, so that they cannot disturb the next test.
     """
@@ -83,13 +93,18 @@ def left_since(before: Holdings, *, patience: float) -> list[str]:
     lines = [seen.describe() for seen in processes]
     _end(processes)
     lines += [f"thread {thread.name}" for thread in _wait_for_threads(before, deadline)]
-    lines += [f"descriptor {fd}: {target}" for fd, target in sorted(set(descriptors()) - before.descriptors)]
+    lines += [
+        f"descriptor {fd}: {target}"
+        for fd, target in sorted(set(descriptors()) - before.descriptors)
+    ]
     lines += [f"{before.runtime}/{name}" for name in _wait_for_files(before, deadline)]
     return lines
 
 
 def descendants() -> list[Seen]:
-    """Every process below this one, ended but uncollected ones included, the servers of the session excluded."""
+    """Every process below this one, ended but uncollected ones included, the servers of the session
+    excluded.
+    """
     if not any(_children(pid) - SERVERS for pid in (os.getpid(), *SERVERS)):
         return []  # orphans are adopted: without a child there is nothing below
     children: dict[int, list[Seen]] = {}
@@ -197,7 +212,8 @@ def _wait_for_files(before: Holdings, deadline: float) -> list[str]:
             for name in new:
                 _remove(before.runtime / name)
             return new
-        time.sleep(0.02)  # a janitor's work is not always a descendant's: a container's end is the engine's doing
+        # a janitor's work is not always a descendant's: a container's end is the engine's doing
+        time.sleep(0.02)
     return []
 
 

@@ -23,15 +23,22 @@ def need(program: str, *, hint: str | None = None) -> str:
     """Path of `program`; ends the calling test where the machine has none."""
     path = shutil.which(program)
     if path is None:
-        unavailable(hint or f"no {program} on PATH; install it, or run ./test as root on Debian, which does")
+        unavailable(
+            hint or f"no {program} on PATH; install it, or run ./test as root on Debian, which does"
+        )
     return path
 
 
 def need_variable(name: str, *, hint: str | None = None) -> str:
-    """Value of an environment variable that scripts/engines/up sets; ends the calling test where it is unset."""
+    """Value of an environment variable that scripts/engines/up sets; ends the calling test where it
+    is unset.
+    """
     value = os.environ.get(name)
     if not value:
-        unavailable(hint or f"{name} is not set; scripts/engines/up sets it (./test runs that as root on Debian)")
+        unavailable(
+            hint
+            or f"{name} is not set; scripts/engines/up sets it (./test runs that as root on Debian)"
+        )
     return value
 
 

@@ -10,7 +10,11 @@ def find_python(version: str) -> str | None:
     """A Python of a version such as "3.12" that makes environments: on PATH, or one of pyenv's."""
     name = f"python{version}"
     versions = Path(os.environ.get("PYENV_ROOT", "/nonexistent"), "versions")
-    found = [path for path in (shutil.which(name), *map(str, sorted(versions.glob(f"*/bin/{name}")))) if path]
+    found = [
+        path
+        for path in (shutil.which(name), *map(str, sorted(versions.glob(f"*/bin/{name}"))))
+        if path
+    ]
     return next(filter(_works, found), None)
 
 

@@ -1,4 +1,6 @@
-"""How big fuzzing, soaks and repeats are: a twentieth by default, everything with HERMETIC_FULL=1 (`./test --full`)."""
+"""How big fuzzing, soaks and repeats are: a twentieth by default, everything with HERMETIC_FULL=1
+(`./test --full`).
+"""
 
 import os
 from typing import Any

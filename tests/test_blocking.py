@@ -29,7 +29,12 @@ from hermetic.resident.lazy import load
 from hermetic.session import environment, process, session
 
 # What the toolbox imports for type checkers alone.
-LAZY_NAMES = {**vars(collections.abc), **vars(contract_tool), **vars(contract_notice), **vars(load(toolbox.parts))}
+LAZY_NAMES = {
+    **vars(collections.abc),
+    **vars(contract_tool),
+    **vars(contract_notice),
+    **vars(load(toolbox.parts)),
+}
 FACES: list[tuple[type, type]] = [
     (session.Session, blocking.Session),
     (environment.Environment, blocking.Environment),
@@ -48,7 +53,9 @@ def public(face: type) -> dict[str, Any]:
 
 
 def parameters(function: Callable[..., object]) -> dict[str, tuple[object, ...]]:
-    """Name → kind, default, type; the names behind `**options` are looked up where they are written."""
+    """Name → kind, default, type; the names behind `**options` are looked up where they are
+    written.
+    """
     hints = typing.get_type_hints(function, localns=LAZY_NAMES, include_extras=True)
     found: dict[str, tuple[object, ...]] = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -83,7 +90,9 @@ def test_a_toolbox_without_await(tmp_path: Path) -> None:
             return json.loads(tools.call(name, given, task_id="t"))
 
         assert call("terminal", command="X=1; pwd")["output"] == f"{tmp_path}\n"
-        started = call("terminal", command="echo bye; exit 3", background=True, notify_on_complete=True)
+        started = call(
+            "terminal", command="echo bye; exit 3", background=True, notify_on_complete=True
+        )
         with tools.notices("t") as notices:
             told = next(notices)
         assert (told.session_id, told.exit_code) == (started["session_id"], 3)

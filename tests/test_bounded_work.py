@@ -1,7 +1,7 @@
 """Small foreign input takes little work and little memory, and the event loop goes on meanwhile.
 
-The named cases once took seconds to minutes. The random ones repeat the pieces of a format: what is quadratic, or
-grows by itself, shows there.
+The named cases once took seconds to minutes. The random ones repeat the pieces of a format: what is
+quadratic, or grows by itself, shows there.
 """
 
 import asyncio
@@ -60,7 +60,10 @@ def notebook(output: str, count: int) -> bytes:
 
 def xlsx(rows: str, strings: str = "") -> bytes:
     shared = f'<sst xmlns="{SHEET}">{strings}</sst>'
-    return zipped(xl__worksheets__sheet1=f'<worksheet xmlns="{SHEET}">{rows}</worksheet>', xl__sharedStrings=shared)
+    return zipped(
+        xl__worksheets__sheet1=f'<worksheet xmlns="{SHEET}">{rows}</worksheet>',
+        xl__sharedStrings=shared,
+    )
 
 
 def read_document(path: str, data: bytes) -> str:
@@ -91,16 +94,25 @@ DOUBLED = "x=aaaaaaaa;" + "x=$x$x;" * 13
 ALIASES = "\n".join(f"alias a{i}='a{i + 1} a{i + 1} '" for i in range(40)) + "\na0"
 GROWING = "\n".join(f"alias a{i}='a{i + 1} {'x' * 3000} '" for i in range(45)) + "\na0 a0 a0"
 NAMED: dict[str, Callable[[], object]] = {
-    "nested paragraphs": lambda: read_document("a.docx", docx("<w:p>" * 100_000 + "</w:p>" * 100_000)),
+    "nested paragraphs": lambda: read_document(
+        "a.docx", docx("<w:p>" * 100_000 + "</w:p>" * 100_000)
+    ),
     "empty paragraphs": lambda: read_document("a.docx", docx("<w:p/>" * 150_000)),
     "cells that refer to one long text": lambda: read_document(
-        "a.xlsx", xlsx("<row>" + '<c t="s"><v>0</v></c>' * 50_000 + "</row>", f"<si><t>{'x' * 100_000}</t></si>")
+        "a.xlsx",
+        xlsx(
+            "<row>" + '<c t="s"><v>0</v></c>' * 50_000 + "</row>",
+            f"<si><t>{'x' * 100_000}</t></si>",
+        ),
     ),
     "many cells of a notebook": lambda: read_document(
-        "a.ipynb", json.dumps({"cells": [{"cell_type": "code", "source": ["x\n"] * 9}] * 10_000}).encode()
+        "a.ipynb",
+        json.dumps({"cells": [{"cell_type": "code", "source": ["x\n"] * 9}] * 10_000}).encode(),
     ),
     "many outputs of a notebook": lambda: read_document("a.ipynb", notebook("{}", 3_000_000)),
-    "many numbers for outputs of a notebook": lambda: read_document("a.ipynb", notebook("1", 15_000_000)),
+    "many numbers for outputs of a notebook": lambda: read_document(
+        "a.ipynb", notebook("1", 15_000_000)
+    ),
     "many numbers for cells of a notebook": lambda: read_document(
         "a.ipynb", b'{"cells":[' + b"1," * 15_000_000 + b"1]}"
     ),
@@ -110,22 +122,34 @@ NAMED: dict[str, Callable[[], object]] = {
     "a long name": lambda: read_document("a.docx", docx(f"<{'x' * 30_000_000}/>")),
     "long comments": lambda: read_document("a.docx", docx(f"<!--{'x' * 1_000_000}-->" * 30)),
     "combining marks on a cell": lambda: drawn(b"a" + "\u0301".encode() * 50_000),
-    "combining marks on a cell, with moves between": lambda: drawn(b"a" + ("\u0301" * 8 + "b\b").encode() * 5000),
+    "combining marks on a cell, with moves between": lambda: drawn(
+        b"a" + ("\u0301" * 8 + "b\b").encode() * 5000
+    ),
     "strings for a terminal that do not end": lambda: drawn(b"\x1bP" * 32_000),
     "a screen filled again and again": lambda: drawn(b"\x1b#8" * 2000),
     "a large screen filled again and again": lambda: drawn(b"\x1b#8" * 400, 250, 400),
     "reversed colours": lambda: drawn(b"\x1b#8" + b"\x1b[?5h\x1b[?5l" * 1500, 250, 400),
     "a filled screen that is erased": lambda: drawn(b"\x1b#8\x1b[2J" * 1000, 250, 400),
-    "the second screen of a filled one": lambda: drawn(b"\x1b#8" + b"\x1b[?47h\x1b[?47l" * 1000, 250, 400),
+    "the second screen of a filled one": lambda: drawn(
+        b"\x1b#8" + b"\x1b[?47h\x1b[?47l" * 1000, 250, 400
+    ),
     "one long line": lambda: drawn(b"\x1b[4hab\x1b[@\x1b[P\x1b[K" * 1000, 1, 200_000),
     "doubled and replaced": lambda: assess(DOUBLED + "y=${x//a/$x}; echo $y"),
     "doubled and substituted": lambda: assess(DOUBLED + 'sed "s/a/$x/g" <<< "$x"'),
     "doubled in a row": lambda: assess(DOUBLED + "y=" + "$x" * 2000),
-    "doubled arrays": lambda: assess("x=(a a a a); " + 'x=("${x[@]}" "${x[@]}");' * 20 + 'echo "${x[*]}"'),
+    "doubled arrays": lambda: assess(
+        "x=(a a a a); " + 'x=("${x[@]}" "${x[@]}");' * 20 + 'echo "${x[*]}"'
+    ),
     "appended": lambda: assess("x=aaaaaaaa;" + "x+=$x;" * 40),
-    "loops without commands": lambda: assess("set -- {1..200}; for a; do for b; do for c; do ((1)); done; done; done"),
-    "a diff of equal lines": lambda: unified_diff("a", "a", "x\n" + "\n\t\n" * 1900, "\t\n\n" * 1900 + "y\n"),
-    "a patch of blank lines": lambda: patch("*** Begin Patch\n*** Update File: a\n@@ a\n" + "\n" * 40_000),
+    "loops without commands": lambda: assess(
+        "set -- {1..200}; for a; do for b; do for c; do ((1)); done; done; done"
+    ),
+    "a diff of equal lines": lambda: unified_diff(
+        "a", "a", "x\n" + "\n\t\n" * 1900, "\t\n\n" * 1900 + "y\n"
+    ),
+    "a patch of blank lines": lambda: patch(
+        "*** Begin Patch\n*** Update File: a\n@@ a\n" + "\n" * 40_000
+    ),
     "an edit of many lines": lambda: edit_of("a b c d\n" * 20_000, "a b  c d e\n" * 4000),
     "aliases of aliases": lambda: assess(ALIASES),
     "aliases that grow": lambda: assess(GROWING),
@@ -160,11 +184,15 @@ async def test_the_event_loop_goes_on_while_a_tool_reads_and_judges(tmp_path: Pa
             loops = "set -- {1..200}; for a; do for b; do for c; do ((1)); done; done; done"
             assert (await box.terminal(loops))["status"] == "blocked"
             assert (await box.terminal(ALIASES))["status"] == "blocked"
-            assert (await box.call("execute_code", code="x = [1, 2]\n" * 3000))["status"] == "blocked"
+            assert (await box.call("execute_code", code="x = [1, 2]\n" * 3000))[
+                "status"
+            ] == "blocked"
     assert found.longest < PAUSE
 
 
-@pytest.mark.parametrize("filling", [b"\x1b#8", *at_full_size(b"\x1b[?1049h\x1b[?1049l", b"\x1b#8\x1b[?3h\x1b[?3l")])
+@pytest.mark.parametrize(
+    "filling", [b"\x1b#8", *at_full_size(b"\x1b[?1049h\x1b[?1049l", b"\x1b#8\x1b[?3h\x1b[?3l")]
+)
 async def test_a_screen_is_drawn_from_the_last_output_where_all_is_too_much(filling: bytes) -> None:
     data = filling * 4000 + b"\x1b[H\x1b[2J" + b"x\r\n" * (LAST // 3) + b"the end"
 
@@ -208,7 +236,10 @@ async def test_a_terminal_too_large_for_a_screen_says_so() -> None:
 # -- random input
 def repeated(chance: random.Random, pieces: Sequence[str], most: int) -> str:
     """A few pieces, each of them many times, and the whole of it again."""
-    parts = [chance.choice(pieces) * chance.choice((1, 1, 3, 60, 5000)) for _ in range(chance.randint(1, 6))]
+    parts = [
+        chance.choice(pieces) * chance.choice((1, 1, 3, 60, 5000))
+        for _ in range(chance.randint(1, 6))
+    ]
     return ("".join(parts) * chance.choice((1, 1, 20)))[:most]
 
 
@@ -445,12 +476,36 @@ def aliases(chance: random.Random) -> str:
     count = chance.randint(2, 60)
     values = [[f"a{i + chance.randint(1, 3)}"] * chance.randint(1, 4) for i in range(count)]
     ends = [chance.choice(("", " ", " ", " ", " ", " ")) for _ in values]
-    lines = [f"alias a{i}='{' '.join(words)}{end}'" for i, (words, end) in enumerate(zip(values, ends, strict=True))]
+    lines = [
+        f"alias a{i}='{' '.join(words)}{end}'"
+        for i, (words, end) in enumerate(zip(values, ends, strict=True))
+    ]
     return "\n".join([*lines, repeated(chance, ("a0 ", "a1 ", "x;"), 200)])
 
 
-PROGRAMS = sorted({TABLE.row(name).hook or TABLE.row(name).language: name for name in sorted(TABLE)}.values())
-PARTS = ("a", " ", "\n", "'", '"', "/", "\\", "(", "{{", "$(", "x=", "-", ";", "s/", "a b ", "http://", "!", "print ")
+PROGRAMS = sorted(
+    {TABLE.row(name).hook or TABLE.row(name).language: name for name in sorted(TABLE)}.values()
+)
+PARTS = (
+    "a",
+    " ",
+    "\n",
+    "'",
+    '"',
+    "/",
+    "\\",
+    "(",
+    "{{",
+    "$(",
+    "x=",
+    "-",
+    ";",
+    "s/",
+    "a b ",
+    "http://",
+    "!",
+    "print ",
+)
 
 
 def judge_programs(chance: random.Random, count: int) -> None:
@@ -459,7 +514,9 @@ def judge_programs(chance: random.Random, count: int) -> None:
         name, text = chance.choice(PROGRAMS), chance.choice(PARTS) * 2000
         given = chance.choice(([text], ["-c", text], ["-e", text], [text[:2]] * 1000, []))
         with contextlib.suppress(Overflow, RecursionError):
-            Evaluator().run_argv([name, *given], Shell(None, None, None), text if not given else None, {})
+            Evaluator().run_argv(
+                [name, *given], Shell(None, None, None), text if not given else None, {}
+            )
 
 
 READERS: dict[str, Callable[[random.Random], Callable[[], Any]]] = {
@@ -468,18 +525,30 @@ READERS: dict[str, Callable[[random.Random], Callable[[], Any]]] = {
     "programs": lambda chance: lambda: judge_programs(chance, 20),
     "python": lambda chance: lambda: examine_python(repeated(chance, PYTHON, 6_000)),
     "screen": lambda chance: lambda: drawn(repeated(chance, CONTROLS, 16_000).encode()),
-    "large screen": lambda chance: lambda: drawn(repeated(chance, CONTROLS, 1_000).encode(), 500, 500),
-    "ansi": lambda chance: lambda: (strip(text := repeated(chance, CONTROLS, 60_000)), settle(text)),
+    "large screen": lambda chance: (
+        lambda: drawn(repeated(chance, CONTROLS, 1_000).encode(), 500, 500)
+    ),
+    "ansi": lambda chance: (
+        lambda: (strip(text := repeated(chance, CONTROLS, 60_000)), settle(text))
+    ),
     "docx": lambda chance: lambda: read_document("a.docx", docx(repeated(chance, MARKUP, 200_000))),
     "xlsx": lambda chance: (
-        lambda: read_document("a.xlsx", xlsx(repeated(chance, CELLS, 100_000), f"<si><t>{'x' * 5000}</t></si>"))
+        lambda: read_document(
+            "a.xlsx", xlsx(repeated(chance, CELLS, 100_000), f"<si><t>{'x' * 5000}</t></si>")
+        )
     ),
-    "notebook": lambda chance: lambda: read_document("a.ipynb", repeated(chance, JSON, 200_000).encode()),
-    "redaction": lambda chance: lambda: Redactor().redact(repeated(chance, TEXTS, 60_000), "output"),
+    "notebook": lambda chance: (
+        lambda: read_document("a.ipynb", repeated(chance, JSON, 200_000).encode())
+    ),
+    "redaction": lambda chance: (
+        lambda: Redactor().redact(repeated(chance, TEXTS, 60_000), "output")
+    ),
     "edit": lambda chance: lambda: edit(repeated(chance, TEXTS, 20_000), chance),
     "patch": lambda chance: lambda: patch("*** Begin Patch\n" + repeated(chance, PATCHES, 40_000)),
     "diff": lambda chance: (
-        lambda: unified_diff("a", "a", repeated(chance, TEXTS, 40_000), repeated(chance, TEXTS, 40_000))
+        lambda: unified_diff(
+            "a", "a", repeated(chance, TEXTS, 40_000), repeated(chance, TEXTS, 40_000)
+        )
     ),
 }
 

@@ -43,12 +43,30 @@ async def test_leaves_a_descriptor():
 def test_the_hooks_run_coroutines_put_slow_tests_last_and_find_leftovers(tmp_path: Path) -> None:
     sample = tmp_path / "test_sample.py"
     sample.write_text(SAMPLE)
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "-p",
+        "tests.conftest",
+        "-p",
+        "no:cacheprovider",
+    ]
     done = subprocess.run(
         [*command, "-c", "/dev/null", "-W", "ignore::pytest.PytestUnknownMarkWarning", str(sample)],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
-    told = [line.split("::")[1].split("[")[0].split() for line in done.stdout.splitlines() if line.endswith("%]")]
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    told = [
+        line.split("::")[1].split("[")[0].split()
+        for line in done.stdout.splitlines()
+        if line.endswith("%]")
+    ]
     assert told == [
         ["test_passes", "PASSED"],
         ["test_fails", "FAILED"],

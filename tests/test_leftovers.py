@@ -68,7 +68,10 @@ def test_an_open_descriptor_is_named(tmp_path: Path) -> None:
     before = leftovers.take_stock(tmp_path)
     reading, writing = os.pipe()
     lines = leftovers.left_since(before, patience=0)
-    assert [line.split(":")[0] for line in lines] == [f"descriptor {reading}", f"descriptor {writing}"]
+    assert [line.split(":")[0] for line in lines] == [
+        f"descriptor {reading}",
+        f"descriptor {writing}",
+    ]
     os.close(reading)
     os.close(writing)
 

@@ -56,7 +56,11 @@ async def test_a_command_that_outlives_its_time_is_yielded(tmp_path: Path, kind:
     async with opened(tmp_path, kind) as box:
         await box.terminal(":")  # a shell that still starts would take of the time
         yielded = await box.terminal("echo begun; sleep 1000", timeout=1)
-        assert (yielded["status"], yielded["exit_code"], yielded["error"]) == ("yielded", None, None)
+        assert (yielded["status"], yielded["exit_code"], yielded["error"]) == (
+            "yielded",
+            None,
+            None,
+        )
         assert yielded["output"] == "begun\n"
         listed = await box.process("list")
         assert [one["session_id"] for one in listed["processes"]] == [yielded["session_id"]]
@@ -74,16 +78,22 @@ async def test_or_it_is_ended_when_that_is_asked_for(tmp_path: Path, kind: str) 
 
 @on_this_side
 async def test_a_longer_timeout_than_there_is_is_said(tmp_path: Path, kind: str) -> None:
-    async with opened(tmp_path, kind, limits=ToolLimits(foreground=0.2, longest_foreground=0.3)) as box:
+    async with opened(
+        tmp_path, kind, limits=ToolLimits(foreground=0.2, longest_foreground=0.3)
+    ) as box:
         answer = await box.terminal("sleep 1000", timeout=100000)
         assert answer["status"] == "yielded"
         assert "0.3 s" in answer["timeout_note"]
 
 
 @everywhere
-async def test_input_variables_and_directory_hold_for_one_command(tmp_path: Path, kind: str) -> None:
+async def test_input_variables_and_directory_hold_for_one_command(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path, kind) as box:
-        answer = await box.terminal("cat; echo $A; pwd", stdin="in\n", environment={"A": "1"}, workdir="/usr")
+        answer = await box.terminal(
+            "cat; echo $A; pwd", stdin="in\n", environment={"A": "1"}, workdir="/usr"
+        )
         assert answer["output"] == "in\n1\n/usr\n"
         assert (await box.terminal("echo [$A]; pwd"))["output"].startswith("[]\n")
 
@@ -97,7 +107,9 @@ async def test_an_exit_code_that_is_no_error_is_explained(tmp_path: Path, kind: 
 
 
 @on_this_side
-async def test_a_server_in_the_foreground_is_a_hint_and_no_refusal(tmp_path: Path, kind: str) -> None:
+async def test_a_server_in_the_foreground_is_a_hint_and_no_refusal(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path, kind) as box:
         answer = await box.terminal("echo now & wait")
         assert answer["exit_code"] == 0
@@ -108,7 +120,9 @@ async def test_a_server_in_the_foreground_is_a_hint_and_no_refusal(tmp_path: Pat
 @everywhere
 async def test_a_terminal_in_the_foreground(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
-        answer = await box.terminal("test -t 1 && printf '\\033[31mred\\033[0m\\n'; stty size", pty=True)
+        answer = await box.terminal(
+            "test -t 1 && printf '\\033[31mred\\033[0m\\n'; stty size", pty=True
+        )
         assert answer["output"].split() == ["red", "30", "120"]
         assert answer["exit_code"] == 0
         yielded = await box.terminal("read -r x; echo got $x", pty=True, timeout=0.5)
@@ -120,7 +134,9 @@ async def test_a_terminal_in_the_foreground(tmp_path: Path, kind: str) -> None:
 @everywhere
 async def test_the_life_of_a_background_process(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
-        started = await box.terminal("echo up; while read -r x; do echo got $x; done; exit 7", background=True)
+        started = await box.terminal(
+            "echo up; while read -r x; do echo got $x; done; exit 7", background=True
+        )
         assert started["output"] == "Background process started"
         assert (started["exit_code"], started["error"]) == (0, None)
         assert "hint" in started
@@ -143,7 +159,9 @@ async def test_the_life_of_a_background_process(tmp_path: Path, kind: str) -> No
 @on_this_side
 async def test_a_poll_by_cursor_has_no_gap_and_no_repeat(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
-        started = await box.terminal("for ((i = 0; i < 20000; i++)); do echo $i ß; done", background=True)
+        started = await box.terminal(
+            "for ((i = 0; i < 20000; i++)); do echo $i ß; done", background=True
+        )
         text, cursor = "", 0
         while True:
             answer = await box.process("poll", started["session_id"], cursor=cursor)
@@ -159,9 +177,16 @@ async def test_a_screen_and_keys(tmp_path: Path, kind: str) -> None:
         started = await box.terminal("cat", background=True, pty=True)
         id = started["session_id"]
         await box.process("keys", id, data=["a", "b", "enter"])
-        assert (await box.process("wait_for", id, data="ab", on="screen", timeout=20))["status"] == "matched"
+        assert (await box.process("wait_for", id, data="ab", on="screen", timeout=20))[
+            "status"
+        ] == "matched"
         shown = await box.process("screen", id)
-        assert (shown["screen"][0], shown["rows"], shown["cols"], shown["alternate"]) == ("ab", 30, 120, False)
+        assert (shown["screen"][0], shown["rows"], shown["cols"], shown["alternate"]) == (
+            "ab",
+            30,
+            120,
+            False,
+        )
         assert set(shown["cursor"]) == {"row", "col"}
         assert (await box.process("resize", id, rows=10, cols=40))["status"] == "ok"
         shown = await box.process("screen", id)
@@ -188,20 +213,40 @@ BAD_CALLS: list[tuple[str, Any, str]] = [
     ("terminal", {"command": "touch ran", "environment": {"A=B": "1"}}, "A=B"),
     ("terminal", {"command": "touch ran", "stdin": "\ud800"}, "Unicode"),
     ("terminal", {"command": "true", "workdir": "/etc/hostname"}, "not a directory"),
-    ("terminal", {"command": "true", "workdir": "/does/not/exist", "background": True}, "does not exist"),
+    (
+        "terminal",
+        {"command": "true", "workdir": "/does/not/exist", "background": True},
+        "does not exist",
+    ),
     ("terminal", {"command": "true", "workdir": "/does/not/exist", "pty": True}, "does not exist"),
     ("terminal", {"command": "touch ran", "timeout": float("nan")}, "above zero"),
     ("terminal", {"command": "touch ran", "timeout": "soon"}, "float"),
-    ("terminal", {"command": "touch ran", "on_timeout": "pray"}, "'pray' - at `$.on_timeout`; use one of kill, yield"),
+    (
+        "terminal",
+        {"command": "touch ran", "on_timeout": "pray"},
+        "'pray' - at `$.on_timeout`; use one of kill, yield",
+    ),
     ("terminal", {"command": "touch ran", "background": True, "check_interval": -5}, "above zero"),
-    ("terminal", {"command": "touch ran", "background": True, "watch_patterns": "[" * 100_000}, "array"),
-    ("terminal", {"command": "touch ran", "background": True, "watch_patterns": ["x" * 3000]}, "shorter"),
+    (
+        "terminal",
+        {"command": "touch ran", "background": True, "watch_patterns": "[" * 100_000},
+        "array",
+    ),
+    (
+        "terminal",
+        {"command": "touch ran", "background": True, "watch_patterns": ["x" * 3000]},
+        "shorter",
+    ),
     ("process", {"action": "wait", "session_id": "\ud800"}, "list"),
     ("process", {"action": "poll", "session_id": 5}, "str"),
     ("process", {"action": "poll", "session_id": "x" * 10_000_000}, "list"),
     ("process", {}, "action"),
     ("process", [], "object"),
-    ("process", {"action": "dance"}, "use one of close, keys, kill, list, log, poll, resize, screen, submit, wait, "),
+    (
+        "process",
+        {"action": "dance"},
+        "use one of close, keys, kill, list, log, poll, resize, screen, submit, wait, ",
+    ),
     ("process", {"action": "poll"}, "session_id"),
     ("process", {"action": "poll", "session_id": "proc_none"}, "list"),
     ("process", {"action": "poll", "session_id": "not/an id"}, "list"),
@@ -222,7 +267,9 @@ async def test_bad_input_is_a_result_that_says_what_to_do(tmp_path: Path, kind: 
 
 
 @on_this_side
-async def test_secrets_are_hidden_from_models(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secrets_are_hidden_from_models(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DEPLOY_TOKEN", "hunter2-hunter2")
     async with opened(tmp_path, kind) as box:
         command = "x=hunter2; echo key $x-hunter2; echo a-$x"
@@ -231,7 +278,9 @@ async def test_secrets_are_hidden_from_models(tmp_path: Path, kind: str, monkeyp
         started = await box.terminal("echo hunter2-hunter2; sleep 100", background=True)
         await box.process("wait_for", started["session_id"], data="hunter2", timeout=20)
         for action in ("list", "poll", "log"):
-            assert "hunter2-hunter2" not in json.dumps(await box.process(action, started["session_id"]))
+            assert "hunter2-hunter2" not in json.dumps(
+                await box.process(action, started["session_id"])
+            )
     async with opened(tmp_path, kind, redact=False) as box:
         assert (await box.terminal("echo hunter2-hunter2"))["output"] == "hunter2-hunter2\n"
 
@@ -258,11 +307,15 @@ BAD_ACTIONS: list[tuple[dict[str, Any], str]] = [
 
 
 @on_this_side
-async def test_what_cannot_be_done_to_a_process_is_told_and_leaves_it_alone(tmp_path: Path, kind: str) -> None:
+async def test_what_cannot_be_done_to_a_process_is_told_and_leaves_it_alone(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path, kind) as box:
         id = (await box.terminal("sleep 100", background=True))["session_id"]
         for given, says in BAD_ACTIONS:
-            answer = json.loads(await box.toolbox.call("process", {**given, "session_id": id}, task_id="t"))
+            answer = json.loads(
+                await box.toolbox.call("process", {**given, "session_id": id}, task_id="t")
+            )
             assert says in answer["error"], given
             assert (await box.process("poll", id))["status"] == "running"
 
@@ -293,10 +346,14 @@ async def test_somebody_who_can_be_asked_decides(tmp_path: Path) -> None:
 
 
 @everywhere
-async def test_an_interrupt_ends_only_that_task_and_comes_from_any_thread(tmp_path: Path, kind: str) -> None:
+async def test_an_interrupt_ends_only_that_task_and_comes_from_any_thread(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path, kind) as box:
         first = asyncio.ensure_future(box.terminal("echo one; touch one; sleep 1000", task="a"))
-        second = asyncio.ensure_future(box.terminal("echo two; touch two; read -r x <go; echo end", task="b"))
+        second = asyncio.ensure_future(
+            box.terminal("echo two; touch two; read -r x <go; echo end", task="b")
+        )
         os.mkfifo(tmp_path / "go")
         for name in ("one", "two"):
             await appears(tmp_path / name)
@@ -304,7 +361,11 @@ async def test_an_interrupt_ends_only_that_task_and_comes_from_any_thread(tmp_pa
         thread.start()
         answer = await first
         thread.join()
-        assert (answer["exit_code"], answer["output"], answer["status"]) == (130, "one\n", "interrupted")
+        assert (answer["exit_code"], answer["output"], answer["status"]) == (
+            130,
+            "one\n",
+            "interrupted",
+        )
         os.close(os.open(tmp_path / "go", os.O_WRONLY))
         assert (await second)["output"] == "two\nend\n"
         assert (await box.terminal("echo on", task="a"))["output"] == "on\n"
@@ -329,7 +390,11 @@ async def test_an_end_is_told_once(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         started = await box.terminal("echo bye; exit 3", background=True, notify_on_complete=True)
         notice = await box.next_notice()
-        assert (notice.kind, notice.session_id, notice.exit_code) == ("completed", started["session_id"], 3)
+        assert (notice.kind, notice.session_id, notice.exit_code) == (
+            "completed",
+            started["session_id"],
+            3,
+        )
         assert notice.output == "bye\n"
         assert notice.text.startswith("[IMPORTANT:")
         with pytest.raises(TimeoutError):
@@ -350,9 +415,15 @@ async def test_an_end_that_was_learned_otherwise_is_not_told(tmp_path: Path, kin
 @everywhere
 async def test_a_line_that_was_watched_for_is_told(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
-        started = await box.terminal("echo Server ready on 80; sleep 100", background=True, watch_patterns=["ready on"])
+        started = await box.terminal(
+            "echo Server ready on 80; sleep 100", background=True, watch_patterns=["ready on"]
+        )
         notice = await box.next_notice()
-        assert (notice.kind, notice.pattern, notice.output) == ("matched", "ready on", "Server ready on 80")
+        assert (notice.kind, notice.pattern, notice.output) == (
+            "matched",
+            "ready on",
+            "Server ready on 80",
+        )
         assert notice.session_id == started["session_id"]
 
 
@@ -378,18 +449,30 @@ asyncio.run(main())
 
 
 @everywhere
-async def test_the_next_caller_finds_what_runs_and_is_told_of_its_end(tmp_path: Path, kind: str) -> None:
+async def test_the_next_caller_finds_what_runs_and_is_told_of_its_end(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path, kind) as box:
         text = f"echo one; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo two; exit 4"
         caller = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", CALLER, kind, json.dumps(place(kind, tmp_path)), text, stdout=asyncio.subprocess.PIPE
+            sys.executable,
+            "-c",
+            CALLER,
+            kind,
+            json.dumps(place(kind, tmp_path)),
+            text,
+            stdout=asyncio.subprocess.PIPE,
         )
         assert caller.stdout is not None
         id = (await caller.stdout.readline()).decode().strip()
         os.kill(caller.pid, signal.SIGKILL)
         await caller.wait()
         [listed] = (await box.process("list"))["processes"]
-        assert (listed["session_id"], listed["status"], listed["notify_on_complete"]) == (id, "running", True)
+        assert (listed["session_id"], listed["status"], listed["notify_on_complete"]) == (
+            id,
+            "running",
+            True,
+        )
         (tmp_path / "go").touch()
         notice = await box.next_notice()
         assert (notice.session_id, notice.exit_code, notice.output) == (id, 4, "one\ntwo\n")
@@ -407,7 +490,9 @@ async def test_a_tool_of_somebody_else_is_offered_checked_and_may_fail(tmp_path:
         raise RuntimeError("broken")
 
     async with opened(tmp_path) as box:
-        box.toolbox.register(Tool("mine", "Fails.", Nothing, fail, missing=lambda: gone[0] if gone else None))
+        box.toolbox.register(
+            Tool("mine", "Fails.", Nothing, fail, missing=lambda: gone[0] if gone else None)
+        )
         assert [schema["name"] for schema in box.toolbox.schemas("mcp")][-1] == "mine"
         answer = json.loads(await box.toolbox.call("mine", {}))
         assert "RuntimeError: broken" in answer["error"]
@@ -420,7 +505,9 @@ async def test_a_tool_of_somebody_else_is_offered_checked_and_may_fail(tmp_path:
 
 
 @on_this_side
-async def test_an_answer_that_is_too_long_is_kept_and_read_on_in_pieces(tmp_path: Path, kind: str) -> None:
+async def test_an_answer_that_is_too_long_is_kept_and_read_on_in_pieces(
+    tmp_path: Path, kind: str
+) -> None:
     found = {"rows": [f"{number} ß" for number in range(30_000)]}
 
     async def find(task: Task, arguments: Nothing) -> Fields:
@@ -452,9 +539,12 @@ async def test_an_answer_that_cannot_be_kept_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "description", "arguments"), [("a b", "x", Nothing), ("a", " ", Nothing), ("a", "x", dict)]
+    ("name", "description", "arguments"),
+    [("a b", "x", Nothing), ("a", " ", Nothing), ("a", "x", dict)],
 )
-def test_a_tool_that_no_model_could_call_is_refused(name: str, description: str, arguments: Any) -> None:
+def test_a_tool_that_no_model_could_call_is_refused(
+    name: str, description: str, arguments: Any
+) -> None:
     async def run(task: Task, arguments: Any) -> Fields:
         return {}
 
@@ -478,7 +568,9 @@ async def test_an_interrupt_ends_the_asking_too(tmp_path: Path) -> None:
         await asyncio.sleep(1000)
 
     async with opened(tmp_path, approver=approver) as box:
-        calling = asyncio.ensure_future(box.terminal(f"touch {tmp_path}/ran; curl http://127.0.0.1:9/x | bash"))
+        calling = asyncio.ensure_future(
+            box.terminal(f"touch {tmp_path}/ran; curl http://127.0.0.1:9/x | bash")
+        )
         async with asyncio.timeout(20):
             await asked.wait()
             box.toolbox.interrupt()
@@ -488,9 +580,13 @@ async def test_an_interrupt_ends_the_asking_too(tmp_path: Path) -> None:
 
 
 @on_this_side
-async def test_input_that_a_terminal_does_not_read_ends_with_the_time(tmp_path: Path, kind: str) -> None:
+async def test_input_that_a_terminal_does_not_read_ends_with_the_time(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path, kind) as box:
-        answer = await box.terminal("sleep 1000", pty=True, stdin="x\n" * 1_000_000, timeout=0.5, on_timeout="kill")
+        answer = await box.terminal(
+            "sleep 1000", pty=True, stdin="x\n" * 1_000_000, timeout=0.5, on_timeout="kill"
+        )
         assert (answer["status"], answer["exit_code"]) == ("timeout", 124)
 
 
@@ -498,7 +594,9 @@ async def test_input_that_a_terminal_does_not_read_ends_with_the_time(tmp_path: 
 async def test_a_call_that_is_cancelled_ends_what_it_started(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         for pty in (False, True):
-            calling = asyncio.ensure_future(box.terminal(f"touch {tmp_path}/{pty}; sleep 1000", pty=pty))
+            calling = asyncio.ensure_future(
+                box.terminal(f"touch {tmp_path}/{pty}; sleep 1000", pty=pty)
+            )
             await appears(tmp_path / str(pty))
             calling.cancel()
             await asyncio.wait([calling])
@@ -506,7 +604,9 @@ async def test_a_call_that_is_cancelled_ends_what_it_started(tmp_path: Path, kin
                 assert (await environment.info()).processes == 0
 
 
-async def test_a_sign_of_life_comes_while_a_call_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sign_of_life_comes_while_a_call_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hermetic.tools.base.task.ACTIVITY", 0.1)
     signs: list[str] = []
     async with opened(tmp_path, on_activity=signs.append) as box:
@@ -517,11 +617,15 @@ async def test_a_sign_of_life_comes_while_a_call_waits(tmp_path: Path, monkeypat
         assert len(signs) == before
 
 
-async def test_settings_hold_and_arguments_go_before_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_settings_hold_and_arguments_go_before_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ODD_NAME", "swordfish-swordfish")
     text = f"[environments.local]\nlogin = false\ncwd = '{tmp_path}'\n[terminal]\ntimeout = 0.3\n"
     (tmp_path / "user.toml").write_text(f"{text}[redaction]\nvariables = ['ODD_NAME']\n")
-    settings = load(str(tmp_path), environ={**os.environ, "HERMETIC_CONFIG": str(tmp_path / "user.toml")})
+    settings = load(
+        str(tmp_path), environ={**os.environ, "HERMETIC_CONFIG": str(tmp_path / "user.toml")}
+    )
     for given, directory in (({}, str(tmp_path)), ({"options": {"cwd": "/usr"}}, "/usr")):
         toolbox = Toolbox(settings=settings, **given)  # type: ignore[arg-type]
         try:
@@ -543,7 +647,9 @@ async def test_notify_and_watch_exclude_each_other(tmp_path: Path, kind: str) ->
             assert (await box.next_notice()).kind == "completed"
 
 
-async def test_what_holds_for_the_background_alone_is_said_in_the_foreground(tmp_path: Path) -> None:
+async def test_what_holds_for_the_background_alone_is_said_in_the_foreground(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path) as box:
         answer = await box.terminal("true", notify_on_complete=True)
         assert "background=true" in answer["notes"][-1]

@@ -3,7 +3,8 @@
 Every name below is resolved on first use, so that the import itself costs nearly nothing.
 """
 
-TYPE_CHECKING = False  # type checkers take it for typing's; importing typing costs more than the rest of this file
+# type checkers take it for typing's; importing typing costs more than the rest of this file
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from hermetic import blocking as blocking
@@ -101,7 +102,9 @@ _HOMES = {
     "toolbox": "Toolbox",
 }
 
-__all__ = sorted(["__version__", "blocking", *(name for names in _HOMES.values() for name in names.split())])
+__all__ = sorted(
+    ["__version__", "blocking", *(name for names in _HOMES.values() for name in names.split())]
+)
 
 
 def __getattr__(name: str) -> object:

@@ -1,6 +1,8 @@
-"""Adapters without their frameworks: a missing package is replaced by one whose names are empty classes.
+"""Adapters without their frameworks: a missing package is replaced by one whose names are empty
+classes.
 
-What is tested so is an adapter's own work on a real environment; `real/` has the tests with the frameworks.
+What is tested so is an adapter's own work on a real environment; `real/` has the tests with the
+frameworks.
 """
 
 import contextlib
@@ -58,8 +60,14 @@ class _Stubs(MetaPathFinder, Loader):
     def __init__(self, package: str) -> None:
         self._package = package
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self, is_package=True) if name.partition(".")[0] == self._package else None
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return (
+            ModuleSpec(name, self, is_package=True)
+            if name.partition(".")[0] == self._package
+            else None
+        )
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Empty(spec.name)
@@ -71,7 +79,9 @@ class _Stubs(MetaPathFinder, Loader):
 @contextlib.contextmanager
 def adapter(name: str, framework: str) -> Iterator[Any]:
     """The module of an adapter, imported without its framework."""
-    assert importlib.util.find_spec(framework) is None, f"{framework} is installed; its tests are in real/"
+    assert importlib.util.find_spec(framework) is None, (
+        f"{framework} is installed; its tests are in real/"
+    )
     stubs, before = _Stubs(framework), set(sys.modules)
     sys.meta_path.insert(0, stubs)
     try:

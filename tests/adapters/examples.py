@@ -9,6 +9,9 @@ PAGE = "docs/how-to/use-from-a-framework.md"
 
 
 def run_example(heading: str, **names: Any) -> dict[str, Any]:
-    """Runs the Python code below a heading, which sees these names, and returns its own. Raises AssertionError."""
+    """Runs the Python code below a heading, which sees these names, and returns its own.
+
+    Raises AssertionError.
+    """
     (block,) = blocks(PAGE, "python", heading)
     return run(block, **names)

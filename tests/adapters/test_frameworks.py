@@ -47,7 +47,16 @@ def installed(name: str) -> str:
     return shared(name, "", *PACKAGES[name], python=python_for(name))
 
 
-WORDS = ["--noconftest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]
+WORDS = [
+    "--noconftest",
+    "-q",
+    "-c",
+    os.devnull,
+    "-p",
+    "no:cacheprovider",
+    "-o",
+    "asyncio_mode=auto",
+]
 REAL = ROOT / "tests" / "adapters" / "real"
 
 
@@ -83,7 +92,9 @@ def test_an_adapter_works_with_the_real_framework(name: str, tmp_path: Path) -> 
         ("pydantic_ai", "TestHermeticWorkspace and [local]", r"\d+ passed, \d+ deselected"),
     ],
 )
-def test_a_frameworks_own_checks_pass_for_an_ordinary_user(name: str, chosen: str, ends: str) -> None:
+def test_a_frameworks_own_checks_pass_for_an_ordinary_user(
+    name: str, chosen: str, ends: str
+) -> None:
     need_root("only root may become another user")
     packages = subprocess.check_output(
         [installed(name), "-c", "import site; print(site.getsitepackages()[0])"], text=True
@@ -93,7 +104,11 @@ def test_a_frameworks_own_checks_pass_for_an_ordinary_user(name: str, chosen: st
         user = OrdinaryUser(need_variable("APPTAINER_USER"), home)
         words = [*WORDS, "-k", chosen, f"--basetemp={home}/t", str(REAL / f"test_{name}.py")]
         path = os.pathsep.join([packages, str(ROOT / "src"), str(ROOT)])
-        more = {"INSPECT_DISPLAY": "none", "HERMETIC_RUNTIME_DIR": str(home / "run"), "XDG_STATE_HOME": str(home)}
+        more = {
+            "INSPECT_DISPLAY": "none",
+            "HERMETIC_RUNTIME_DIR": str(home / "run"),
+            "XDG_STATE_HOME": str(home),
+        }
         more["PATH"] = os.defpath  # without directories of root that the user may not search
         code = "import pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
         with user.start(code, *words, PYTHONPATH=path, **more) as running:
@@ -104,4 +119,7 @@ def test_a_frameworks_own_checks_pass_for_an_ordinary_user(name: str, chosen: st
 
 def test_the_core_imports_no_framework() -> None:
     text = "import hermetic, sys; print([name for name in ('inspect_ai', 'pydantic', 'mcp') if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout == "[]\n"
+    assert (
+        subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout
+        == "[]\n"
+    )

@@ -44,8 +44,16 @@ async def test_a_kind_of_this_machine_gets_a_directory_that_ends_with_its_enviro
         (Users("me", "1000"), 1000, ["ls", "-l"]),
         (Users("me", "1000"), "root", None),
         (Users("root", "0", True), "root", ["ls", "-l"]),
-        (Users("root", "0", True), "me", ["su", "-s", "/bin/sh", "-c", 'exec "$@"', "--", "me", "sh", "ls", "-l"]),
-        (Users("root", "0", True), 7, ["setpriv", "--reuid=7", "--regid=7", "--clear-groups", "--", "ls", "-l"]),
+        (
+            Users("root", "0", True),
+            "me",
+            ["su", "-s", "/bin/sh", "-c", 'exec "$@"', "--", "me", "sh", "ls", "-l"],
+        ),
+        (
+            Users("root", "0", True),
+            7,
+            ["setpriv", "--reuid=7", "--regid=7", "--clear-groups", "--", "ls", "-l"],
+        ),
     ],
 )
 def test_a_program_runs_as_another_user_where_that_is_possible(
@@ -74,7 +82,9 @@ async def test_root_of_a_container_reaches_its_other_users() -> None:
 async def test_inspect_ai(tmp_path: Path) -> None:
     with adapter("inspect_ai", "inspect_ai") as module:
         module.SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE = 1000
-        environments = await module.HermeticSandbox.sample_init("", module.HermeticConfig(kind="local"), {})
+        environments = await module.HermeticSandbox.sample_init(
+            "", module.HermeticConfig(kind="local"), {}
+        )
         sandbox = environments["default"]
         try:
             await sandbox.write_file("d/file", "text")
@@ -119,7 +129,9 @@ async def test_pydantic_ai(tmp_path: Path) -> None:
                 await workspace.run(["sleep", "60"], timeout=0.1)
             await workspace.make_dir("d")
             await workspace.write_bytes("d/file", b"data")
-            names = [(entry.name, entry.is_dir, entry.size) for entry in await workspace.list_dir(".")]
+            names = [
+                (entry.name, entry.is_dir, entry.size) for entry in await workspace.list_dir(".")
+            ]
             with pytest.raises(ValueError, match="working directory"):
                 await workspace.remove("..")
             await workspace.remove("d")
@@ -136,7 +148,9 @@ async def test_pydantic_ai(tmp_path: Path) -> None:
 async def test_openai_agents(tmp_path: Path) -> None:
     with adapter("openai_agents", "agents") as module:
         async with hermetic.open("local", cwd=str(tmp_path)) as environment:
-            action = SimpleNamespace(commands=["cd /; false", "pwd"], timeout_ms=None, max_output_length=9)
+            action = SimpleNamespace(
+                commands=["cd /; false", "pwd"], timeout_ms=None, max_output_length=9
+            )
             request = SimpleNamespace(data=SimpleNamespace(action=action))
             result = await module.shell_executor(environment)(request)
             action.commands, action.timeout_ms = ["sleep 60", "echo never"], 100
@@ -154,13 +168,21 @@ async def test_openai_agents(tmp_path: Path) -> None:
 
 
 async def test_deepagents(tmp_path: Path) -> None:
-    with adapter("deepagents", "deepagents") as module, module.HermeticBackend("local", cwd=str(tmp_path)) as backend:
-        kept = [backend.execute("cd /; A=1; false"), await backend.aexecute("pwd; echo $A", timeout=60)]
+    with (
+        adapter("deepagents", "deepagents") as module,
+        module.HermeticBackend("local", cwd=str(tmp_path)) as backend,
+    ):
+        kept = [
+            backend.execute("cd /; A=1; false"),
+            await backend.aexecute("pwd; echo $A", timeout=60),
+        ]
         late = backend.execute("echo begun; sleep 60", timeout=1)
         put = backend.upload_files([(f"{tmp_path}/d/file", b"1\r\n2\n"), ("/proc/none/file", b"")])
         got = backend.download_files([f"{tmp_path}/d/file", f"{tmp_path}/missing", str(tmp_path)])
         listed = backend.ls(str(tmp_path)).entries
-        page = module._read_result(backend._environment.read_lines(f"{tmp_path}/d/file", 1, 1), 0, 1)
+        page = module._read_result(
+            backend._environment.read_lines(f"{tmp_path}/d/file", 1, 1), 0, 1
+        )
     assert [(one.exit_code, one.output) for one in kept] == [(1, ""), (0, "/\n1\n")]
     assert (late.exit_code, late.output) == (124, "begun\n\n[timed out after 1 s]")
     assert put[0].error is None
@@ -168,7 +190,12 @@ async def test_deepagents(tmp_path: Path) -> None:
     assert [one.error for one in got[1:]] == ["file_not_found", "is_directory"]
     assert got[0].content == b"1\r\n2\n"
     assert [(one.path, one.is_dir) for one in listed] == [(f"{tmp_path}/d", True)]
-    assert (page.file_data.content, page.start_line, page.next_offset, page.total_lines) == ("1", 1, 1, 2)
+    assert (page.file_data.content, page.start_line, page.next_offset, page.total_lines) == (
+        "1",
+        1,
+        1,
+        2,
+    )
 
 
 async def test_claude_agent_sdk() -> None:
@@ -183,7 +210,9 @@ async def test_claude_agent_sdk() -> None:
             done = await handler({"command": "echo $((6 * 7))"})
             refused = await handler({"command": "rm -rf /"})
     assert (options.tools, options.cwd) == ([], "/")
-    assert {"mcp__hermetic__terminal", "mcp__hermetic__read_file", "Skill"} <= set(options.allowed_tools)
+    assert {"mcp__hermetic__terminal", "mcp__hermetic__read_file", "Skill"} <= set(
+        options.allowed_tools
+    )
     assert "command" in schema["properties"]
     assert json.loads(done["content"][0]["text"])["output"] == "42\n"
     assert (done["is_error"], refused["is_error"]) == (False, True)
@@ -191,22 +220,33 @@ async def test_claude_agent_sdk() -> None:
 
 def test_images_of_an_answer_are_shown_apart() -> None:
     answer = {
-        "files": [{"media_type": "image/png", "data": "AA==", "path": "a"}, {"media_type": "text/csv", "data": "1"}]
+        "files": [
+            {"media_type": "image/png", "data": "AA==", "path": "a"},
+            {"media_type": "text/csv", "data": "1"},
+        ]
     }
     text, images = split_images("", answer)
     assert images == answer["files"][:1]
-    assert json.loads(text) == {"files": [{"media_type": "image/png", "path": "a"}, answer["files"][1]]}
+    assert json.loads(text) == {
+        "files": [{"media_type": "image/png", "path": "a"}, answer["files"][1]]
+    }
 
 
 def test_smolagents() -> None:
     with adapter("smolagents", "smolagents") as module:
-        module.RemotePythonExecutor.__init__ = lambda self, imports, *_: setattr(self, "additional_imports", imports)
-        module.RemotePythonExecutor.send_variables = lambda self, given: self.run_code_raise_errors(f"x = {given}")
+        module.RemotePythonExecutor.__init__ = lambda self, imports, *_: setattr(
+            self, "additional_imports", imports
+        )
+        module.RemotePythonExecutor.send_variables = lambda self, given: self.run_code_raise_errors(
+            f"x = {given}"
+        )
         module.RemotePythonExecutor.FINAL_ANSWER_EXCEPTION = "FinalAnswerException"
         with module.HermeticExecutor("local", timeout=1) as executor:
             executor.logger, executor.allow_pickle = None, False
             executor.send_variables(6)
-            value = executor.run_code_raise_errors("import os, sys\nprint('out')\nos.system('echo err >&2')\nx * 7")
+            value = executor.run_code_raise_errors(
+                "import os, sys\nprint('out')\nos.system('echo err >&2')\nx * 7"
+            )
             with pytest.raises(module.AgentExecutionError, match="ZeroDivisionError"):
                 executor.run_code_raise_errors("y = 1\n1 / 0")
             with pytest.raises(module.AgentExecutionError, match="interrupted after 1 s"):
@@ -226,9 +266,17 @@ async def test_swerex() -> None:
         await deployment.start()
 
         async def act(command: str, **more: Any) -> Any:
-            given = {"session": "a", "check": "silent", "timeout": 60, "error_msg": "", "expect": []} | more
+            given = {
+                "session": "a",
+                "check": "silent",
+                "timeout": 60,
+                "error_msg": "",
+                "expect": [],
+            } | more
             given = {"is_interactive_command": False} | given
-            return await deployment.runtime.run_in_session(module.BashAction(command=command, **given))
+            return await deployment.runtime.run_in_session(
+                module.BashAction(command=command, **given)
+            )
 
         try:
             request = SimpleNamespace(session="a", startup_source=[], startup_timeout=1)
@@ -241,7 +289,9 @@ async def test_swerex() -> None:
                 await act("if then")
             with pytest.raises(module.CommandTimeoutError):
                 await act("sleep 60", timeout=0.2)
-            prompt = await act("while read -r -p 'more> ' x; do echo got $x; done", expect=["more> "])
+            prompt = await act(
+                "while read -r -p 'more> ' x; do echo got $x; done", expect=["more> "]
+            )
             echoed = await act("seven", expect=["more> "])
             ended = await act("\x04")
             back = await act("echo back")
@@ -264,7 +314,9 @@ async def test_harbor(tmp_path: Path) -> None:
             await environment.exec("true")
         environment._environment = await hermetic.open("local", cwd=str(tmp_path))
         try:
-            done = await environment.exec("echo $A; echo err >&2; exit 3", env={"A": "1"}, user=1000)
+            done = await environment.exec(
+                "echo $A; echo err >&2; exit 3", env={"A": "1"}, user=1000
+            )
             with pytest.raises(TimeoutError):
                 await environment.exec("sleep 60", timeout_sec=1)
             with pytest.raises(PermissionError):

@@ -14,7 +14,8 @@ from hermetic.approvals.exchange import SharedRequest
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.approvals.watching import ApprovalWatch, Change
 
-BAD = "rm -rf /srv/hermetic-no-such-directory; echo it ran"  # dangerous by its text, and does nothing
+# dangerous by its text, and does nothing
+BAD = "rm -rf /srv/hermetic-no-such-directory; echo it ran"
 SECONDS = 60.0  # of patience: many times what anything here takes
 
 _PROGRAM = """
@@ -51,9 +52,17 @@ class Asker:
 
 @asynccontextmanager
 async def asking(directory: object, *commands: str, **settings: Any) -> AsyncIterator[Asker]:
-    """A process whose toolbox has these approval settings; it runs the commands one after the other."""
+    """A process whose toolbox has these approval settings; it runs the commands one after the
+    other.
+    """
     given = ApprovalSettings(**{"answers": "queue", "timeout": SECONDS, **settings})
-    words = ("-c", _PROGRAM, msgspec.json.encode(given).decode(), str(directory), *(commands or (BAD,)))
+    words = (
+        "-c",
+        _PROGRAM,
+        msgspec.json.encode(given).decode(),
+        str(directory),
+        *(commands or (BAD,)),
+    )
     process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=PIPE)
     try:
         assert process.stdout is not None

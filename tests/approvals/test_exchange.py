@@ -1,4 +1,6 @@
-"""Approval requests of one process at the consoles of another: seen at once, answered once, gone with their process."""
+"""Approval requests of one process at the consoles of another: seen at once, answered once, gone
+with their process.
+"""
 
 import asyncio
 import os
@@ -18,11 +20,17 @@ from tests.approvals.asking import BAD, SECONDS, asking, next_change, pending
 from tests.boxes import opened
 
 
-async def test_a_question_of_another_process_appears_and_its_answer_releases_the_call(tmp_path: Path) -> None:
+async def test_a_question_of_another_process_appears_and_its_answer_releases_the_call(
+    tmp_path: Path,
+) -> None:
     async with ApprovalWatch("one") as one, ApprovalWatch("two") as two, asking(tmp_path) as asker:
         request = await pending(one)
         assert (await pending(two)).id == request.id
-        assert (request.command, request.where.pid, request.where.inside) == (BAD, asker.process.pid, False)
+        assert (request.command, request.where.pid, request.where.inside) == (
+            BAD,
+            asker.process.pid,
+            False,
+        )
         assert request.needs[0].decoded.startswith("rm -rf")
         assert set(request.scope) >= {"once", "deny"}
         seen = asyncio.create_task(next_change(two, "answered"))
@@ -49,19 +57,24 @@ async def test_a_console_that_comes_later_sees_what_waits(tmp_path: Path) -> Non
         assert "use the staging host" in answer["error"]
 
 
-async def test_of_many_answers_at_once_the_first_counts_and_the_others_see_it(tmp_path: Path) -> None:
+async def test_of_many_answers_at_once_the_first_counts_and_the_others_see_it(
+    tmp_path: Path,
+) -> None:
     async with ApprovalWatch("one") as one, ApprovalWatch("two") as two, asking(tmp_path) as asker:
         id = (await pending(one)).id
         await pending(two)
         watches = (one, two) * 4
         said: tuple[Answer, ...] = ("once", "deny") * 4
         ended = await asyncio.gather(
-            *(watch.answer(id, answer) for watch, answer in zip(watches, said, strict=True)), return_exceptions=True
+            *(watch.answer(id, answer) for watch, answer in zip(watches, said, strict=True)),
+            return_exceptions=True,
         )
         winners = [one for one in ended if not isinstance(one, BaseException)]
         losers = [one for one in ended if isinstance(one, AlreadyAnswered)]
         assert (len(winners), len(losers)) == (1, 7)
-        assert {(loser.settled.answer, loser.settled.by) for loser in losers} == {(winners[0].answer, winners[0].by)}
+        assert {(loser.settled.answer, loser.settled.by) for loser in losers} == {
+            (winners[0].answer, winners[0].by)
+        }
         status = (await asker.result()).get("status")
         assert (status == "blocked") == (winners[0].answer == "deny")
         with pytest.raises(AlreadyAnswered, match="answered with"):
@@ -84,11 +97,14 @@ async def test_a_question_whose_process_was_killed_disappears(tmp_path: Path) ->
     assert not exchange.exchange_path().exists()
 
 
-async def test_without_a_console_nothing_is_asked_and_with_one_everything_is(tmp_path: Path) -> None:
+async def test_without_a_console_nothing_is_asked_and_with_one_everything_is(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path) as box:
         assert (await box.terminal(BAD))["refused_by"] == "nobody"
         async with ApprovalWatch("one") as one:
-            assert (await box.terminal(BAD))["refused_by"] == "nobody"  # it watches, and does not answer
+            # it watches, and does not answer
+            assert (await box.terminal(BAD))["refused_by"] == "nobody"
             with one.attend():
                 call = asyncio.create_task(box.terminal(BAD))
                 await one.answer((await pending(one)).id, "once")
@@ -142,8 +158,12 @@ async def test_a_question_that_was_not_answered_in_time_expires_everywhere(tmp_p
 
 
 @pytest.mark.parametrize("answer", ["once", "deny"])
-async def test_a_question_that_no_call_waits_for_is_answered_for_the_next_try(answer: str, tmp_path: Path) -> None:
-    settings = Settings(approvals=ApprovalSettings(answers="queue", wait=False, log=str(tmp_path / "log")))
+async def test_a_question_that_no_call_waits_for_is_answered_for_the_next_try(
+    answer: str, tmp_path: Path
+) -> None:
+    settings = Settings(
+        approvals=ApprovalSettings(answers="queue", wait=False, log=str(tmp_path / "log"))
+    )
     async with opened(tmp_path, settings=settings) as box, ApprovalWatch("one") as one:
         assert (await box.terminal(BAD))["status"] == "approval_required"
         await one.answer((await pending(one)).id, answer)  # type: ignore[arg-type]
@@ -163,7 +183,9 @@ async def test_an_interrupted_call_withdraws_its_question(tmp_path: Path) -> Non
 
 
 async def test_closing_a_toolbox_withdraws_what_waits(tmp_path: Path) -> None:
-    settings = Settings(approvals=ApprovalSettings(answers="queue", wait=False, log=str(tmp_path / "log")))
+    settings = Settings(
+        approvals=ApprovalSettings(answers="queue", wait=False, log=str(tmp_path / "log"))
+    )
     async with ApprovalWatch("one") as one:
         async with opened(tmp_path, settings=settings) as box:
             await box.terminal(BAD)
@@ -190,7 +212,9 @@ async def test_a_reason_beside_a_yes_and_an_unknown_answer_are_refused(tmp_path:
             await one.answer("ask_1", "once")
 
 
-async def test_a_command_that_is_no_valid_text_is_shown_with_its_broken_characters_spelled_out(tmp_path: Path) -> None:
+async def test_a_command_that_is_no_valid_text_is_shown_with_its_broken_characters_spelled_out(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path) as box, ApprovalWatch("one") as one:
         with one.attend():
             call = asyncio.create_task(box.terminal(f"{BAD} \udcff"))
@@ -200,7 +224,9 @@ async def test_a_command_that_is_no_valid_text_is_shown_with_its_broken_characte
             await call
 
 
-async def test_an_answer_to_a_stopped_process_waits_no_longer_than_its_request(tmp_path: Path) -> None:
+async def test_an_answer_to_a_stopped_process_waits_no_longer_than_its_request(
+    tmp_path: Path,
+) -> None:
     async with ApprovalWatch("one") as one, asking(tmp_path, timeout=3.0) as asker:
         request = await pending(one)
         asker.process.send_signal(signal.SIGSTOP)

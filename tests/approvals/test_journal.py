@@ -1,4 +1,6 @@
-"""The journal: lines are only ever added, nothing that others can write is used, and a full disk stops no decision."""
+"""The journal: lines are only ever added, nothing that others can write is used, and a full disk
+stops no decision.
+"""
 
 import json
 import logging
@@ -12,9 +14,15 @@ from hermetic.contract.errors import ConfigError
 
 def decision(command: str = "ls") -> Decision:
     return Decision(
-        time=1.0, decision="allowed", by="policy", subject="command", task="t", environment="local", label="safe",
+        time=1.0,
+        decision="allowed",
+        by="policy",
+        subject="command",
+        task="t",
+        environment="local",
+        label="safe",
         command=command,
-    )  # fmt: skip
+    )
 
 
 def test_broken_characters_keep_no_decision_from_being_written_down(tmp_path: Path) -> None:
@@ -26,7 +34,9 @@ def test_broken_characters_keep_no_decision_from_being_written_down(tmp_path: Pa
 def test_lines_are_added_to_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "new" / "d.jsonl"
     Journal(path).write(decision())
-    Journal(path, lambda text: text.replace("secret", "***")).write(decision("echo secret " + "x" * 5000))
+    Journal(path, lambda text: text.replace("secret", "***")).write(
+        decision("echo secret " + "x" * 5000)
+    )
     first, second = map(json.loads, path.read_text().splitlines())
     assert first["command"] == "ls"
     assert second["command"].startswith("echo *** xxx")
@@ -39,7 +49,9 @@ def test_one_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None
     path = tmp_path / "d.jsonl"
     path.touch()
     path.chmod(mode)
-    with pytest.raises(ConfigError, match="is open to others; look at what it says, then run chmod 600"):
+    with pytest.raises(
+        ConfigError, match="is open to others; look at what it says, then run chmod 600"
+    ):
         Journal(path)
 
 
@@ -52,7 +64,9 @@ def test_one_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         Journal(tmp_path / "link")
 
 
-def test_what_cannot_be_written_down_later_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_written_down_later_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "d.jsonl"
     journal = Journal(path)
     path.unlink()

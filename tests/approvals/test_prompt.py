@@ -1,4 +1,6 @@
-"""The question at a terminal: shown whole and escaped, and no unless somebody says otherwise in time."""
+"""The question at a terminal: shown whole and escaped, and no unless somebody says otherwise in
+time.
+"""
 
 import asyncio
 import os
@@ -24,12 +26,20 @@ def terminal() -> Iterator[tuple[int, str]]:
 
 
 def request(*, keeps: bool = True) -> ApprovalRequest:
-    need = Need(decoded="rm -rf /srv/x", reason="deletes files", category="recursive-delete", rule="r")
+    need = Need(
+        decoded="rm -rf /srv/x", reason="deletes files", category="recursive-delete", rule="r"
+    )
     scope = {"once": "this text, this time", "session": "exactly it", "deny": "nothing"}
     return ApprovalRequest(
-        id="ask_1", subject="command", command=COMMAND, verdict=assess(COMMAND), task="t", environment="local",
-        needs=(need,), scope=scope if keeps else {"once": "this text", "deny": "nothing"},
-    )  # fmt: skip
+        id="ask_1",
+        subject="command",
+        command=COMMAND,
+        verdict=assess(COMMAND),
+        task="t",
+        environment="local",
+        needs=(need,),
+        scope=scope if keeps else {"once": "this text", "deny": "nothing"},
+    )
 
 
 async def asked(
@@ -55,13 +65,23 @@ async def asked(
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
-        (b"o\n", "once"), (b"once\n", "once"), (b"S\n", "session"), (b"d\n", "deny"), (b"\n", "deny"),
-        (b"yes\n", "deny"), (b"a\n", "deny"), (b"always\n", "deny"), (b"once more\n", "deny"),
-        (b"d use the staging host\n", Denial("use the staging host")), (b"No, ask me later \n", Denial("ask me later")),
+        (b"o\n", "once"),
+        (b"once\n", "once"),
+        (b"S\n", "session"),
+        (b"d\n", "deny"),
+        (b"\n", "deny"),
+        (b"yes\n", "deny"),
+        (b"a\n", "deny"),
+        (b"always\n", "deny"),
+        (b"once more\n", "deny"),
+        (b"d use the staging host\n", Denial("use the staging host")),
+        (b"No, ask me later \n", Denial("ask me later")),
         (b"use the staging host\n", "deny"),
     ],
-)  # fmt: skip
-async def test_only_an_offered_answer_is_yes(terminal: tuple[int, str], typed: bytes, answer: str | Denial) -> None:
+)
+async def test_only_an_offered_answer_is_yes(
+    terminal: tuple[int, str], typed: bytes, answer: str | Denial
+) -> None:
     assert (await asked(terminal, typed))[0] == answer
 
 
@@ -81,9 +101,15 @@ async def test_what_was_typed_before_the_question_is_no_answer(terminal: tuple[i
         await asked(terminal, b"", timeout=0.2)
 
 
-async def test_the_whole_command_is_shown_escaped_and_the_dangerous_part_first(terminal: tuple[int, str]) -> None:
+async def test_the_whole_command_is_shown_escaped_and_the_dangerous_part_first(
+    terminal: tuple[int, str],
+) -> None:
     _, shown = await asked(terminal, b"\n")
-    assert shown.index("!! deletes files") < shown.index("rm -rf /srv/x") < shown.index("The whole text")
+    assert (
+        shown.index("!! deletes files")
+        < shown.index("rm -rf /srv/x")
+        < shown.index("The whole text")
+    )
     assert "\\x1b[2J\\u202e\\x07" in shown
     assert "END" in shown
     assert not any(char in shown for char in "\x1b\x07\u202e")
@@ -94,7 +120,9 @@ def test_only_the_command_itself_has_lines_of_its_own() -> None:
     forged = "rm x\n\nonce: harmless\x1b[A"
     needs = (Need(decoded=forged, reason=forged, category="c", rule="r"),)
     shown = described(
-        msgspec.structs.replace(request(), needs=needs, scope={"session": forged}, task=forged, command=forged)
+        msgspec.structs.replace(
+            request(), needs=needs, scope={"session": forged}, task=forged, command=forged
+        )
     )
     assert "\x1b" not in shown
     for line in shown.splitlines():

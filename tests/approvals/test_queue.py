@@ -13,9 +13,16 @@ from hermetic.contract.errors import InvalidArgument, UnknownApproval
 from hermetic.policy import assess
 
 REQUEST = ApprovalRequest(
-    id="ask_1", subject="command", command="ls", verdict=assess("ls"), task="t", environment="local", needs=(),
-    scope={"once": "it", "deny": "nothing"}, expires=10.0,
-)  # fmt: skip
+    id="ask_1",
+    subject="command",
+    command="ls",
+    verdict=assess("ls"),
+    task="t",
+    environment="local",
+    needs=(),
+    scope={"once": "it", "deny": "nothing"},
+    expires=10.0,
+)
 
 
 async def test_of_many_answers_to_one_question_the_first_counts() -> None:

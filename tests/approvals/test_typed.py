@@ -18,16 +18,23 @@ CASES: list[tuple[Language, tuple[str, ...], list[str]]] = [
     ("shell", ("for i in 1 2\r", "do rm -rf ~/$i\r", "done\r"), ["dangerous"]),
     ("shell", ("if )\r", "rm \\\r", "-rf ~/d\r"), ["dangerous", "dangerous"]),
     ("shell", ("lss\x7f\r", "junk\x15ls\r", "junk\x03ls\r"), ["safe", "safe", "safe"]),
-    ("shell", ("rm -rf ~/d\x03ls\r",), ["dangerous"]),  # a shell that ignores interrupts keeps the line
+    # a shell that ignores interrupts keeps the line
+    ("shell", ("rm -rf ~/d\x03ls\r",), ["dangerous"]),
     ("shell", ("rm -rf ~/d\x01\x15\r",), ["dangerous"]),  # nothing stands before the cursor
-    ("shell", ("rm -rf ~/d#\x16\x03\r",), ["dangerous"]),  # the interrupt is a letter of the comment
-    ("shell", ("rm -rf ~/d;" + "\b" * 12 + "\r",), ["dangerous"]),  # a letter for a shell without editing
+    # the interrupt is a letter of the comment
+    ("shell", ("rm -rf ~/d#\x16\x03\r",), ["dangerous"]),
+    # a letter for a shell without editing
+    ("shell", ("rm -rf ~/d;" + "\b" * 12 + "\r",), ["dangerous"]),
     ("shell", ("\x1b[A", "\x15", "ls\r"), ["safe"]),  # an older line, taken back whole
     ("shell", ("\x1b[A\x1b[D\x15ls\r",), ["dangerous"]),
     ("shell", ("rm a\x17-rf ~/d\r",), ["dangerous"]),
     ("shell", ("rm -rf ~/d # \\\r",), ["dangerous"]),  # a comment does not go on
     ("shell", ("bash <<X\r", "rm -rf ~/d\r"), ["safe", "dangerous"]),
-    ("shell", ("echo rm -rf ~/d\r", "^echo ^\r", "!!:s/echo//\r"), ["safe", "dangerous", "dangerous"]),
+    (
+        "shell",
+        ("echo rm -rf ~/d\r", "^echo ^\r", "!!:s/echo//\r"),
+        ["safe", "dangerous", "dangerous"],
+    ),
     ("shell", ("echo rm -rf ~/d\r", "fc -s echo=\r"), ["safe", "dangerous"]),
     ("shell", ('bind \'"z": "rm -rf ~/d\\n"\'\r',), ["dangerous"]),
     ("shell", ("test 1 != 2 && ! false\r", "echo 'hi!x'\r"), ["safe", "safe"]),
@@ -35,15 +42,32 @@ CASES: list[tuple[Language, tuple[str, ...], list[str]]] = [
     ("shell", ("\x12rm\r",), ["dangerous"]),
     ("shell", ("rm -rf ~/d\x0f",), ["dangerous"]),
     ("shell", ("echo 'a\r", "b ; c\r", "'\r", "ls\r"), ["safe", "safe"]),
-    ("shell", ("echo 'a\r", "rm -rf ~/d\r", "'\r", "ls\r"), ["dangerous", "safe", "safe"]),  # should it be none
+    # should it be none
+    ("shell", ("echo 'a\r", "rm -rf ~/d\r", "'\r", "ls\r"), ["dangerous", "safe", "safe"]),
     ("shell", ("rm -rf ~/d\r", "ls\r"), ["dangerous", "safe"]),
-    ("python", ("import os as o\r", "o.system('rm -rf ~/d')\r", "print(1)\r"), ["safe", "dangerous", "safe"]),
     (
         "python",
-        ("def f():\r", "  import shutil\r", "  shutil.rmtree('/srv/x')\r", "\r", "f()\r", "f()\r", "print(1)\r"),
+        ("import os as o\r", "o.system('rm -rf ~/d')\r", "print(1)\r"),
+        ["safe", "dangerous", "safe"],
+    ),
+    (
+        "python",
+        (
+            "def f():\r",
+            "  import shutil\r",
+            "  shutil.rmtree('/srv/x')\r",
+            "\r",
+            "f()\r",
+            "f()\r",
+            "print(1)\r",
+        ),
         ["dangerous", "dangerous", "dangerous", "safe"],
     ),
-    ("python", ("if 1:\r", " import shutil\r", " shutil.rmtree('/srv/x')\r", "\x04"), ["dangerous"]),
+    (
+        "python",
+        ("if 1:\r", " import shutil\r", " shutil.rmtree('/srv/x')\r", "\x04"),
+        ["dangerous"],
+    ),
     ("python", ("1 +\r", "2\r"), ["safe", "safe"]),
     ("python", ("import os\r", "rm -rf ~/d\r", "os.getcwd()\r"), ["safe", "safe", "safe"]),
     ("python", ("!rm -rf ~/d\r", "%sx rm -rf ~/d\r"), ["dangerous", "dangerous"]),
@@ -51,9 +75,13 @@ CASES: list[tuple[Language, tuple[str, ...], list[str]]] = [
 
 
 @pytest.mark.parametrize(("language", "typed", "labels"), CASES, ids=lambda one: repr(one)[:60])
-def test_a_text_is_judged_when_it_is_complete(language: Language, typed: tuple[str, ...], labels: list[str]) -> None:
+def test_a_text_is_judged_when_it_is_complete(
+    language: Language, typed: tuple[str, ...], labels: list[str]
+) -> None:
     transcript = Transcript(language, terminal=True)
-    found = [text.examined.verdict.label for data in typed for text in transcript.type(data, AROUND)]
+    found = [
+        text.examined.verdict.label for data in typed for text in transcript.type(data, AROUND)
+    ]
     assert found == labels
 
 
@@ -71,12 +99,30 @@ INPUTS = [
     ),
     (
         ["sqlite3", "a.db"],
-        [".sh rm -rf ~/d", ".sy rm -rf ~/d", ".once '|rm -rf ~/d'", ".import '|rm -rf ~/d' t", '.out "|rm -rf ~/d"'],
+        [
+            ".sh rm -rf ~/d",
+            ".sy rm -rf ~/d",
+            ".once '|rm -rf ~/d'",
+            ".import '|rm -rf ~/d' t",
+            '.out "|rm -rf ~/d"',
+        ],
         ["dangerous"] * 5,
     ),
-    (["sqlite3", "a.db"], [".schema t", ".import a.csv t", ".once 'a b.txt'", ".open x.db"], [None] * 4),
-    (["psql", "app"], ["select 1;", "\\! rm -rf ~/d", "DROP TABLE users;"], [None, "dangerous", "dangerous"]),
-    (["mysql", "-p", "app"], ["hunter22", "system rm -rf ~/d", "show tables;"], [None, "dangerous", None]),
+    (
+        ["sqlite3", "a.db"],
+        [".schema t", ".import a.csv t", ".once 'a b.txt'", ".open x.db"],
+        [None] * 4,
+    ),
+    (
+        ["psql", "app"],
+        ["select 1;", "\\! rm -rf ~/d", "DROP TABLE users;"],
+        [None, "dangerous", "dangerous"],
+    ),
+    (
+        ["mysql", "-p", "app"],
+        ["hunter22", "system rm -rf ~/d", "show tables;"],
+        [None, "dangerous", None],
+    ),
     (["redis-cli"], ["GET a", "FLUSHALL"], [None, "dangerous"]),
     (["irb"], ["x = 1", "system('rm -rf ~/d')"], [None, "dangerous"]),
     (["lua", "-i"], ["os.execute('rm -rf ~/d')"], ["dangerous"]),
@@ -94,7 +140,10 @@ def test_input_of_a_program_is_judged_as_that_program_s(
     assert language_of(argv[0], argv) == "input"
     transcript = Transcript("input", terminal=terminal, argv=argv)
     for line, label in zip(lines, labels, strict=True):
-        found = [one.examined.verdict.label for one in transcript.type(line + ("\r" if terminal else "\n"), AROUND)]
+        found = [
+            one.examined.verdict.label
+            for one in transcript.type(line + ("\r" if terminal else "\n"), AROUND)
+        ]
         assert [one for one in found if one == "dangerous"] == ([label] if label else []), line
 
 
@@ -151,17 +200,26 @@ def test_an_editor_s_escape_to_a_shell_is_judged(keys: str, is_dangerous: bool) 
     assert language_of("vim", ["vim", "a.txt"]) == "keys"
     for pieces in ([keys], list(keys)):
         transcript = Transcript("keys", terminal=True, argv=["vim", "a.txt"])
-        found = [one.examined.verdict.label for piece in pieces for one in transcript.type(piece, AROUND)]
+        found = [
+            one.examined.verdict.label for piece in pieces for one in transcript.type(piece, AROUND)
+        ]
         assert ("dangerous" in found) is is_dangerous, found
 
 
 @pytest.mark.parametrize(
     ("keys", "is_dangerous"),
     [
-        ("!rm -rf ~/d\r", True), ("|$rm -rf ~/d\r", True), ("#rm -rf ~/d\r", True), ("jjG|arm -rf ~/d\r", True),
-        ("jj!rm -rf ~/d\r", True), ("!sh\rrm -rf ~/d\r", True), ("/a#b\r", False), ("G\r", False), ("!ls\r", False),
+        ("!rm -rf ~/d\r", True),
+        ("|$rm -rf ~/d\r", True),
+        ("#rm -rf ~/d\r", True),
+        ("jjG|arm -rf ~/d\r", True),
+        ("jj!rm -rf ~/d\r", True),
+        ("!sh\rrm -rf ~/d\r", True),
+        ("/a#b\r", False),
+        ("G\r", False),
+        ("!ls\r", False),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("program", ["less", "man"])
 def test_a_pager_s_escape_to_a_shell_is_judged(program: str, keys: str, is_dangerous: bool) -> None:
     assert language_of(program, [program, "a"]) == "keys"
@@ -171,10 +229,17 @@ def test_a_pager_s_escape_to_a_shell_is_judged(program: str, keys: str, is_dange
 
 @pytest.mark.parametrize("text", ["# rm -rf ~/d is dangerous\r", "a | rm -rf ~/d\r"])
 def test_text_for_an_editor_is_no_pager_s_escape(text: str) -> None:
-    assert Transcript("keys", terminal=True, argv=["/usr/bin/vim.basic", "a.md"]).type(f"ia\r{text}", AROUND) == []
+    assert (
+        Transcript("keys", terminal=True, argv=["/usr/bin/vim.basic", "a.md"]).type(
+            f"ia\r{text}", AROUND
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize("argv", [["node", "server.js"], ["perl", "x.pl"], ["cat"], ["php", "-f", "x.php"]])
+@pytest.mark.parametrize(
+    "argv", [["node", "server.js"], ["perl", "x.pl"], ["cat"], ["php", "-f", "x.php"]]
+)
 def test_input_of_a_script_is_data(argv: list[str]) -> None:
     assert language_of(argv[0], argv) is None
 
@@ -188,7 +253,9 @@ def test_what_was_refused_was_not_typed_and_what_stood_there_still_does() -> Non
     transcript = Transcript("shell", terminal=True)
     transcript.type("rm -rf ~/d", AROUND)
     for _ in range(2):  # the first is refused
-        assert [one.examined.verdict.label for one in transcript.copy().type("\r", AROUND)] == ["dangerous"]
+        assert [one.examined.verdict.label for one in transcript.copy().type("\r", AROUND)] == [
+            "dangerous"
+        ]
 
 
 def test_in_a_pipe_only_a_newline_ends_a_line() -> None:
@@ -199,7 +266,13 @@ def test_in_a_pipe_only_a_newline_ends_a_line() -> None:
 
 @pytest.mark.parametrize(
     ("line", "count"),
-    [("rm -rf ~/d", 1), ("it's {just data", 0), ("hunter2", 0), ('{"a": 1}', 0), ("x && rm -rf ~/d", 1)],
+    [
+        ("rm -rf ~/d", 1),
+        ("it's {just data", 0),
+        ("hunter2", 0),
+        ('{"a": 1}', 0),
+        ("x && rm -rf ~/d", 1),
+    ],
 )
 def test_ahead_of_a_shell_only_what_is_plainly_bad_counts(line: str, count: int) -> None:
     typed = Transcript("shell", terminal=False, ahead=True).type(f"{line}\n", AROUND)
@@ -218,17 +291,30 @@ def test_lines_that_were_typed_ahead_of_a_shell_are_read_together() -> None:
 @pytest.mark.parametrize(
     ("program", "argv", "language"),
     [
-        ("bash", ["-bash"], "shell"), ("bash", ["bash", "-i"], "shell"), ("bash", ["bash", "--norc"], "shell"),
-        ("bash", ["bash", "-c", "cat"], None), ("bash", ["bash", "x.sh"], None), ("bash", ["bash", "-s", "a"], "shell"),
-        ("dash", ["sh"], "shell"), ("busybox", ["sh"], "shell"), ("zsh", ["zsh", "-l"], "shell"),
-        ("bash", ["bash", "-lc", "x"], None), ("bash", ["bash", "-o", "vi"], "shell"),
-        ("python3.11", ["python3"], "python"), ("python3.11", ["python3", "-q"], "python"),
-        ("python3.11", ["python3", "-"], "python"), ("python3.11", ["python3", "x.py"], None),
-        ("python3.11", ["python3", "-i", "x.py"], "python"), ("python3.11", ["python3", "-c", "x"], None),
-        ("python3.11", ["python3", "-m", "http.server"], None), ("python3.11", ["python3", "-m", "IPython"], "python"),
-        ("cat", ["cat"], None), ("psql", ["psql"], "input"), ("", [], None),
+        ("bash", ["-bash"], "shell"),
+        ("bash", ["bash", "-i"], "shell"),
+        ("bash", ["bash", "--norc"], "shell"),
+        ("bash", ["bash", "-c", "cat"], None),
+        ("bash", ["bash", "x.sh"], None),
+        ("bash", ["bash", "-s", "a"], "shell"),
+        ("dash", ["sh"], "shell"),
+        ("busybox", ["sh"], "shell"),
+        ("zsh", ["zsh", "-l"], "shell"),
+        ("bash", ["bash", "-lc", "x"], None),
+        ("bash", ["bash", "-o", "vi"], "shell"),
+        ("python3.11", ["python3"], "python"),
+        ("python3.11", ["python3", "-q"], "python"),
+        ("python3.11", ["python3", "-"], "python"),
+        ("python3.11", ["python3", "x.py"], None),
+        ("python3.11", ["python3", "-i", "x.py"], "python"),
+        ("python3.11", ["python3", "-c", "x"], None),
+        ("python3.11", ["python3", "-m", "http.server"], None),
+        ("python3.11", ["python3", "-m", "IPython"], "python"),
+        ("cat", ["cat"], None),
+        ("psql", ["psql"], "input"),
+        ("", [], None),
     ],
-)  # fmt: skip
+)
 def test_who_runs_what_it_reads_is_known_by_name_and_words(
     program: str, argv: list[str], language: Language | None
 ) -> None:
@@ -262,7 +348,23 @@ def test_more_lines_than_are_followed_are_one_question() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", [":", ":!", "!", "system('", ":te", ":sil", "\x1b!", "\x1b:w ", "#", "|a", ":%", ": ", "\x12:", ":!a\x7f"]
+    "piece",
+    [
+        ":",
+        ":!",
+        "!",
+        "system('",
+        ":te",
+        ":sil",
+        "\x1b!",
+        "\x1b:w ",
+        "#",
+        "|a",
+        ":%",
+        ": ",
+        "\x12:",
+        ":!a\x7f",
+    ],
 )
 def test_keys_take_bounded_time(piece: str) -> None:
     transcript = Transcript("keys", terminal=True)
@@ -272,7 +374,8 @@ def test_keys_take_bounded_time(piece: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "language"), [("lua5.4", "input"), ("ruby3.1", "input"), ("php8.2", "input"), ("vim.basic", "keys")]
+    ("program", "language"),
+    [("lua5.4", "input"), ("ruby3.1", "input"), ("php8.2", "input"), ("vim.basic", "keys")],
 )
 def test_a_version_in_a_name_hides_nothing(program: str, language: Language) -> None:
     assert language_of(program, [program]) == language

@@ -1,4 +1,6 @@
-"""Files that say what is allowed: one that cannot be trusted is refused with a message, never passed over."""
+"""Files that say what is allowed: one that cannot be trusted is refused with a message, never
+passed over.
+"""
 
 import asyncio
 import json
@@ -97,13 +99,17 @@ def pipe(path: Path) -> None:
 
 
 FAULTS: dict[Callable[[Path], None], str] = {
-    corrupt: "this is no TOML|cannot be understood", no_text: "no UTF-8|cannot be understood",
-    huge: "is larger than", unreadable: "cannot be read|cannot be looked at|cannot be written",
+    corrupt: "this is no TOML|cannot be understood",
+    no_text: "no UTF-8|cannot be understood",
+    huge: "is larger than",
+    unreadable: "cannot be read|cannot be looked at|cannot be written",
     writable_by_anybody: "can be written by anybody|is open to others",
-    of_another_user: "belongs to another user", link: "is a link|is no plain file|Too many levels",
-    link_to_nothing: "is a link|is no plain file|Too many levels", directory: "is no plain file|Is a directory",
+    of_another_user: "belongs to another user",
+    link: "is a link|is no plain file|Too many levels",
+    link_to_nothing: "is a link|is no plain file|Too many levels",
+    directory: "is no plain file|Is a directory",
     pipe: "is no plain file|No such device",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -133,8 +139,12 @@ async def test_a_file_that_cannot_be_trusted_is_refused(
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_what_such_a_file_forbids_is_not_allowed_meanwhile(tmp_path: Path, fault: Callable[[Path], None]) -> None:
-    """A project's rules cannot be got rid of by breaking their file: there are no settings at all then."""
+def test_what_such_a_file_forbids_is_not_allowed_meanwhile(
+    tmp_path: Path, fault: Callable[[Path], None]
+) -> None:
+    """A project's rules cannot be got rid of by breaking their file: there are no settings at all
+    then.
+    """
     (tmp_path / ".git").mkdir()
     (tmp_path / "below").mkdir()
     fault(tmp_path / "hermetic.toml")
@@ -150,13 +160,16 @@ def as_myself() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("tool", "given"),
     [
-        ("write_file", {"path": "conf/{}", "content": "x"}), ("write_file", {"path": "link/{}", "content": "x"}),
-        ("terminal", {"command": "echo x >> conf/{}"}), ("terminal", {"command": "cd conf && tee ./{} < /dev/null"}),
-        ("terminal", {"command": "rm -rf conf"}), ("terminal", {"command": "cp a link/{}"}),
+        ("write_file", {"path": "conf/{}", "content": "x"}),
+        ("write_file", {"path": "link/{}", "content": "x"}),
+        ("terminal", {"command": "echo x >> conf/{}"}),
+        ("terminal", {"command": "cd conf && tee ./{} < /dev/null"}),
+        ("terminal", {"command": "rm -rf conf"}),
+        ("terminal", {"command": "cp a link/{}"}),
         ("execute_code", {"code": "open('conf/{}', 'a').write('x')"}),
     ],
     ids=str,
-)  # fmt: skip
+)
 @pytest.mark.parametrize("name", ["mine.toml", "grants.toml", "lines.jsonl"])
 async def test_our_own_files_are_protected_wherever_they_were_put(
     tmp_path: Path, tool: str, given: dict[str, str], name: str
@@ -165,7 +178,9 @@ async def test_our_own_files_are_protected_wherever_they_were_put(
     conf.mkdir()
     (tmp_path / "link").symlink_to(conf)
     (tmp_path / "a").touch()
-    (conf / "mine.toml").write_text(f"[approvals]\nfile = '{conf}/grants.toml'\nlog = '{conf}/lines.jsonl'\n")
+    (conf / "mine.toml").write_text(
+        f"[approvals]\nfile = '{conf}/grants.toml'\nlog = '{conf}/lines.jsonl'\n"
+    )
     settings = load("/", environ={"HERMETIC_CONFIG": str(conf / "mine.toml")})
     before = (conf / "mine.toml").read_text()
     toolbox = Toolbox(options={"cwd": str(tmp_path), "login": False}, settings=settings)

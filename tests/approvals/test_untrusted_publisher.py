@@ -1,4 +1,6 @@
-"""What a program of this user puts into the directory of approval requests without being one of ours."""
+"""What a program of this user puts into the directory of approval requests without being one of
+ours.
+"""
 
 import asyncio
 import contextlib
@@ -30,8 +32,11 @@ async def publishing(name: str, *requests: SharedRequest) -> AsyncIterator[None]
     loop, sending = asyncio.get_running_loop(), set[asyncio.Task[None]]()
     path = make_private(exchange.exchange_path(), "test") / name
     with contextlib.ExitStack() as stack:
-        # Not asyncio's server: when that is closed, connections that it has just accepted stay open.
-        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
+        # Not asyncio's server: when that is closed, connections that it has just accepted stay
+        # open.
+        listener = stack.enter_context(
+            socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        )
         listener.bind(str(path))
         stack.callback(exchange.remove, path)
         listener.listen()
@@ -61,7 +66,9 @@ async def test_a_request_with_the_id_of_another_is_not_shown(
         monkeypatch.setattr("hermetic.approvals.watching.is_inside", lambda pid: pid == os.getpid())
         harmless = msgspec.structs.replace(real, command="ls")
         async with publishing(name, harmless), ApprovalWatch("one") as one:
-            assert [(request.id, request.command) for request in one.pending()] == [(real.id, real.command)]
+            assert [(request.id, request.command) for request in one.pending()] == [
+                (real.id, real.command)
+            ]
             assert (await one.answer(real.id, "once")).answer == "once"
         assert (await asker.result())["exit_code"] == 0
 
@@ -84,13 +91,24 @@ async def test_a_process_that_floods_is_shown_in_part_and_others_are_shown(
     async with asking(tmp_path) as asker, ApprovalWatch("one") as one:
         real = await pending(one)
         many = [msgspec.structs.replace(real, id=f"ask_many_{number}") for number in range(50)]
-        long = [msgspec.structs.replace(real, id=f"ask_long_{n}", command="x" * 400_000) for n in range(5)]
-        async with publishing("ask-many", *many), publishing("ask-more", *many[25:]), ApprovalWatch("two") as two:
+        long = [
+            msgspec.structs.replace(real, id=f"ask_long_{n}", command="x" * 400_000)
+            for n in range(5)
+        ]
+        async with (
+            publishing("ask-many", *many),
+            publishing("ask-more", *many[25:]),
+            ApprovalWatch("two") as two,
+        ):
             shown = {request.id for request in two.pending()}
             assert real.id in shown
             assert len(shown) == 1 + 10
         async with publishing("ask-long", *long), ApprovalWatch("three") as three:
-            assert {request.id for request in three.pending()} == {real.id, "ask_long_0", "ask_long_1"}
+            assert {request.id for request in three.pending()} == {
+                real.id,
+                "ask_long_0",
+                "ask_long_1",
+            }
         assert (await one.answer(real.id, "once")).answer == "once"
         assert (await asker.result())["exit_code"] == 0
 
@@ -100,7 +118,11 @@ async def test_a_process_has_few_sockets_and_is_read_at_a_bounded_rate(
 ) -> None:
     monkeypatch.setattr(watching, "MOST_SOCKETS", 2)
     monkeypatch.setattr(watching, "MESSAGES_A_SECOND", 4)
-    async with asking(tmp_path) as asker, ApprovalWatch("one") as one, contextlib.AsyncExitStack() as flood:
+    async with (
+        asking(tmp_path) as asker,
+        ApprovalWatch("one") as one,
+        contextlib.AsyncExitStack() as flood,
+    ):
         real = await pending(one)
         for number in range(5):
             odd = msgspec.structs.replace(real, id=f"ask_{number}")
@@ -118,14 +140,22 @@ async def test_a_process_has_few_sockets_and_is_read_at_a_bounded_rate(
         await asker.result()
 
 
-async def test_no_field_of_a_request_or_an_answer_reaches_the_terminal_unescaped(tmp_path: Path) -> None:
+async def test_no_field_of_a_request_or_an_answer_reaches_the_terminal_unescaped(
+    tmp_path: Path,
+) -> None:
     async with asking(tmp_path) as asker, ApprovalWatch("one") as one:
         real = await pending(one)
         need = Need(decoded=ESCAPE, reason=ESCAPE, category=ESCAPE, rule=ESCAPE)
         odd: SharedRequest = msgspec.structs.replace(
-            real, command=ESCAPE, task=ESCAPE, environment=ESCAPE, needs=(need,), scope={ESCAPE: ESCAPE},
-            circumstances={ESCAPE: ESCAPE}, reason=ESCAPE,
-        )  # fmt: skip
+            real,
+            command=ESCAPE,
+            task=ESCAPE,
+            environment=ESCAPE,
+            needs=(need,),
+            scope={ESCAPE: ESCAPE},
+            circumstances={ESCAPE: ESCAPE},
+            reason=ESCAPE,
+        )
         settled = Settled(id=real.id, outcome="answered", answer=ESCAPE, by=ESCAPE, reason=ESCAPE)
         for text in (described(odd), settled.described()):
             assert not {"\x1b", "\x07", "\x9b"} & set(text)

@@ -1,4 +1,6 @@
-"""The import graph of a package tree, drawn from its sources, and the arrows in it that point the wrong way."""
+"""The import graph of a package tree, drawn from its sources, and the arrows in it that point the
+wrong way.
+"""
 
 import ast
 import sys
@@ -18,7 +20,16 @@ ROWS: tuple[frozenset[str], ...] = (
     frozenset({"serve"}),  # other front doors over HTTP
     frozenset({"mcp", "blocking"}),
     frozenset({"toolbox"}),
-    frozenset({"tools.approval", "tools.terminal", "tools.process", "tools.files", "tools.code", "tools.web"}),
+    frozenset(
+        {
+            "tools.approval",
+            "tools.terminal",
+            "tools.process",
+            "tools.files",
+            "tools.code",
+            "tools.web",
+        }
+    ),
     frozenset({"tools.base"}),
     frozenset({"fleet", "config", "recordings"}),
     frozenset({"approvals", "redaction"}),
@@ -30,8 +41,9 @@ ROWS: tuple[frozenset[str], ...] = (
     frozenset({"resident", "tools"}),  # "tools" is tools/__init__.py, which holds nothing
 )
 
-# The frame layout and the limits are written once, in the resident; nothing else of it is imported from outside. The
-# archive consists of the resident's files, so it imports the package to find them.
+# The frame layout and the limits are written once, in the resident; nothing else of it is imported
+# from outside. The archive consists of the resident's files, so it imports the package to find
+# them.
 SHARED_WITH_RESIDENT = frozenset(
     {
         ("contract", "hermetic.resident.limits"),
@@ -41,10 +53,11 @@ SHARED_WITH_RESIDENT = frozenset(
     }
 )
 
-LAZY = "hermetic.resident.lazy"  # the one way to import a module of ours by its name; everything may use it
+# the one way to import a module of ours by its name; everything may use it
+LAZY = "hermetic.resident.lazy"
 
-# Optional extras, and Hermes Agent, whose plugins must not import it while they register: their users may import them
-# where they are used.
+# Optional extras, and Hermes Agent, whose plugins must not import it while they register: their
+# users may import them where they are used.
 OPTIONAL_PACKAGES = frozenset(
     {
         "charset_normalizer",
@@ -76,7 +89,9 @@ class Import(NamedTuple):
 
 
 def wrong_arrows(source: Path) -> list[str]:
-    """One line for each import below `source`/hermetic that the picture does not allow; [] when all is well."""
+    """One line for each import below `source`/hermetic that the picture does not allow; [] when all
+    is well.
+    """
     modules = dict(modules_in(source))
     complaints = [
         f"{path}: {unit(name)!r} has no row in tests/architecture/arrows.py; give it one"
@@ -93,11 +108,17 @@ def imports(source: Path) -> list[Import]:
     modules = dict(modules_in(source))
     names = frozenset(modules)
     files = [(name, path, path.stat().st_mtime_ns) for name, path in modules.items()]
-    return [found for name, path, changed in files for found in _imports_in(source, name, path, changed, names)]
+    return [
+        found
+        for name, path, changed in files
+        for found in _imports_in(source, name, path, changed, names)
+    ]
 
 
 @cache
-def _imports_in(source: Path, name: str, path: Path, changed: int, modules: frozenset[str]) -> list[Import]:
+def _imports_in(
+    source: Path, name: str, path: Path, changed: int, modules: frozenset[str]
+) -> list[Import]:
     """The imports of a module; one that has not changed is read once."""
     found: list[Import] = []
     tree = parsed(path)
@@ -105,7 +126,9 @@ def _imports_in(source: Path, name: str, path: Path, changed: int, modules: froz
     for node, in_function in _statements(tree):
         place = f"{path.relative_to(source)}:{node.lineno}"
         targets = _targets(node, name, path.name == "__init__.py", modules)
-        found += [Import(name, target, place, in_function, node.lineno in deferred) for target in targets]
+        found += [
+            Import(name, target, place, in_function, node.lineno in deferred) for target in targets
+        ]
     for call in lazy_calls(tree):
         target = _absolute(call, name, path.name == "__init__.py")
         found.append(Import(name, target, f"{path.relative_to(source)}:{call.lineno}", False, True))
@@ -115,8 +138,17 @@ def _imports_in(source: Path, name: str, path: Path, changed: int, modules: froz
 def lazy_calls(tree: ast.AST) -> Iterator[ast.Call]:
     """Calls of `Lazy` with a literal name."""
     for node in nodes(tree):
-        is_lazy = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Lazy"
-        if isinstance(node, ast.Call) and is_lazy and node.args and isinstance(node.args[0], ast.Constant):
+        is_lazy = (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "Lazy"
+        )
+        if (
+            isinstance(node, ast.Call)
+            and is_lazy
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+        ):
             yield node
 
 
@@ -131,9 +163,12 @@ def _absolute(lazy: ast.Call, importer: str, is_package: bool) -> str:
 def _lines_for_types(tree: ast.AST) -> set[int]:
     """Lines below `if TYPE_CHECKING`."""
     branches = [
-        node for node in nodes(tree)
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-    ]  # fmt: skip
+        node
+        for node in nodes(tree)
+        if isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
+    ]
     return {
         line
         for branch in branches
@@ -143,7 +178,9 @@ def _lines_for_types(tree: ast.AST) -> set[int]:
 
 
 def unit(module: str) -> str:
-    """The part of the package that `module` belongs to and that has a row; "" is hermetic/__init__.py."""
+    """The part of the package that `module` belongs to and that has a row; "" is
+    hermetic/__init__.py.
+    """
     inner = module.split(".")[1:3]
     return ".".join(inner) if _row(".".join(inner)) is not None else inner[0]
 
@@ -165,7 +202,9 @@ def nodes(tree: ast.AST) -> list[ast.AST]:
 
 
 def forget() -> None:
-    """Frees the trees, which are large: every later test of the process would pay for them in garbage collection."""
+    """Frees the trees, which are large: every later test of the process would pay for them in
+    garbage collection.
+    """
     for kept in (_imports_in, _parsed, nodes):
         kept.cache_clear()
 
@@ -176,7 +215,9 @@ def modules_in(source: Path) -> Iterator[tuple[str, Path]]:
         yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
 
 
-def _statements(tree: ast.AST, in_function: bool = False) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+def _statements(
+    tree: ast.AST, in_function: bool = False
+) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node, in_function
@@ -184,7 +225,9 @@ def _statements(tree: ast.AST, in_function: bool = False) -> Iterator[tuple[ast.
         yield from _statements(node, inside)
 
 
-def _targets(node: ast.Import | ast.ImportFrom, importer: str, is_package: bool, modules: frozenset[str]) -> list[str]:
+def _targets(
+    node: ast.Import | ast.ImportFrom, importer: str, is_package: bool, modules: frozenset[str]
+) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     base = node.module or ""
@@ -192,7 +235,8 @@ def _targets(node: ast.Import | ast.ImportFrom, importer: str, is_package: bool,
         around = importer.split(".")
         kept = len(around) - node.level + (1 if is_package else 0)
         base = ".".join([*around[:kept], *filter(None, [node.module])])
-    # `from package import name` reaches the submodule where one has that name, else the package itself.
+    # `from package import name` reaches the submodule where one has that name, else the package
+    # itself.
     names = [f"{base}.{alias.name}" for alias in node.names]
     return sorted({name if name in modules else base for name in names})
 

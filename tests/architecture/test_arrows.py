@@ -47,23 +47,60 @@ def tree(at: Path, files: dict[str, str]) -> Path:
 
 
 def complaints(at: Path, where: str, text: str) -> list[str]:
-    there = ("contract/errors.py", "session/state.py", "resident/wire/frames.py", "resident/life/loop.py")
+    there = (
+        "contract/errors.py",
+        "session/state.py",
+        "resident/wire/frames.py",
+        "resident/life/loop.py",
+    )
     return wrong_arrows(tree(at, dict.fromkeys(there, "") | {where: text}))
 
 
 @pytest.mark.parametrize(
     ("where", "text", "says"),
     [
-        ("link/attach.py", "from hermetic.session import shell", "hermetic.session, which stands above"),
-        ("link/attach.py", "import hermetic.session.shell", "hermetic.session.shell, which stands above"),
-        ("link/attach.py", "from ..session.shell import Shell", "hermetic.session.shell, which stands above"),
+        (
+            "link/attach.py",
+            "from hermetic.session import shell",
+            "hermetic.session, which stands above",
+        ),
+        (
+            "link/attach.py",
+            "import hermetic.session.shell",
+            "hermetic.session.shell, which stands above",
+        ),
+        (
+            "link/attach.py",
+            "from ..session.shell import Shell",
+            "hermetic.session.shell, which stands above",
+        ),
         ("link/attach.py", "from .. import session", "hermetic.session, which stands above"),
         ("link/attach.py", "from hermetic import open", "hermetic, which stands above"),
-        ("link/attach.py", "if 1:\n    import hermetic.session", "hermetic.session, which stands above"),
-        ("policy/assess.py", "from hermetic.environments import local", "environments, which stands beside"),
-        ("tools/terminal/tool.py", "import hermetic.tools.files.x", "hermetic.tools.files.x, which stands beside"),
-        ("tools/edits/diff.py", "import hermetic.tools.base.task", "hermetic.tools.base.task, which stands above"),
-        ("contract/command.py", "from hermetic.link import attach", "hermetic.link, which stands above"),
+        (
+            "link/attach.py",
+            "if 1:\n    import hermetic.session",
+            "hermetic.session, which stands above",
+        ),
+        (
+            "policy/assess.py",
+            "from hermetic.environments import local",
+            "environments, which stands beside",
+        ),
+        (
+            "tools/terminal/tool.py",
+            "import hermetic.tools.files.x",
+            "hermetic.tools.files.x, which stands beside",
+        ),
+        (
+            "tools/edits/diff.py",
+            "import hermetic.tools.base.task",
+            "hermetic.tools.base.task, which stands above",
+        ),
+        (
+            "contract/command.py",
+            "from hermetic.link import attach",
+            "hermetic.link, which stands above",
+        ),
         ("mcp/server.py", "import hermetic.blocking", "hermetic.blocking, which stands beside"),
         ("mcp/server.py", "import hermetic.cli.run", "hermetic.cli.run, which stands above"),
         (
@@ -81,15 +118,27 @@ def complaints(at: Path, where: str, text: str) -> list[str]:
             "import hermetic.resident.life.loop",
             "hermetic.resident.life.loop; outside the resident",
         ),
-        ("resident/shell.py", "from hermetic.contract import errors", "hermetic.contract.errors, which stands above"),
-        ("resident/shell.py", "import msgspec", "msgspec; the resident has only the standard library"),
+        (
+            "resident/shell.py",
+            "from hermetic.contract import errors",
+            "hermetic.contract.errors, which stands above",
+        ),
+        (
+            "resident/shell.py",
+            "import msgspec",
+            "msgspec; the resident has only the standard library",
+        ),
         ("link/attach.py", "def f():\n    import os", "imports os inside a function"),
         (
             "link/attach.py",
             "class C:\n    async def f(self):\n        from . import x",
             "hermetic.link inside a function",
         ),
-        ("link/attach.py", 'x = Lazy("hermetic.session.shell")', "hermetic.session.shell, which stands above"),
+        (
+            "link/attach.py",
+            'x = Lazy("hermetic.session.shell")',
+            "hermetic.session.shell, which stands above",
+        ),
         ("drawer/things.py", "", "'drawer' has no row"),
     ],
 )
@@ -102,14 +151,29 @@ def test_a_wrong_arrow_is_told(tmp_path: Path, where: str, text: str, says: str)
 @pytest.mark.parametrize(
     ("where", "text"),
     [
-        ("session/shell.py", "import os\nimport msgspec\nfrom hermetic.contract.errors import ExecutionError"),
+        (
+            "session/shell.py",
+            "import os\nimport msgspec\nfrom hermetic.contract.errors import ExecutionError",
+        ),
         ("session/shell.py", "from .state import State\nfrom . import state"),
-        ("link/attach.py", "from hermetic.resident.wire.frames import pack\nfrom hermetic.resident.wire import frames"),
-        ("resident/shells/shell.py", "from ..life import loop\nfrom ..wire.frames import pack\nimport selectors"),
+        (
+            "link/attach.py",
+            "from hermetic.resident.wire.frames import pack\nfrom hermetic.resident.wire import frames",
+        ),
+        (
+            "resident/shells/shell.py",
+            "from ..life import loop\nfrom ..wire.frames import pack\nimport selectors",
+        ),
         ("environments/modal.py", "def reach():\n    import modal"),
         ("conformance/state.py", "import hermetic\nfrom hermetic.contract import errors"),
-        ("session/shell.py", 'from hermetic.resident.lazy import Lazy\nx = Lazy("hermetic.contract.errors")'),
-        ("resident/shells/shell.py", 'from ..lazy import Lazy\nx = Lazy("..life.loop", __package__)'),
+        (
+            "session/shell.py",
+            'from hermetic.resident.lazy import Lazy\nx = Lazy("hermetic.contract.errors")',
+        ),
+        (
+            "resident/shells/shell.py",
+            'from ..lazy import Lazy\nx = Lazy("..life.loop", __package__)',
+        ),
         ("__main__.py", "from hermetic.cli import main"),
     ],
 )

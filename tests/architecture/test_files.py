@@ -1,4 +1,6 @@
-"""What every source file keeps to: its size, its first line, the Python it has to run on, names it must not hold."""
+"""What every source file keeps to: its size, its first line, the Python it has to run on, names it
+must not hold.
+"""
 
 import ast
 import re
@@ -11,7 +13,7 @@ from tests.programs import need
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "hermetic"
-MOST_LINES = 500
+MOST_LINES = 600
 
 # Paths of somebody's machine. System paths that exist on every Linux are fine.
 MACHINE_PATHS = re.compile(r"(?<![\w.$}~])/(?:work|builds|Users)/|\.py[e]nv\b")
@@ -54,7 +56,8 @@ def test_every_package_says_what_lives_in_it() -> None:
     silent = [
         named(folder)
         for folder in sorted(folders)
-        if not (init := folder / "__init__.py").is_file() or not ast.get_docstring(ast.parse(init.read_bytes()))
+        if not (init := folder / "__init__.py").is_file()
+        or not ast.get_docstring(ast.parse(init.read_bytes()))
     ]
     assert silent == []
 
@@ -65,31 +68,49 @@ def tracked_files() -> list[Path]:
     listing = subprocess.run(
         [git, "-c", "safe.directory=*", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
     )
-    return [path for name in listing.stdout.decode().split("\0") if name and (path := ROOT / name).is_file()]
+    return [
+        path
+        for name in listing.stdout.decode().split("\0")
+        if name and (path := ROOT / name).is_file()
+    ]
 
 
 def foreign_names(text: str) -> list[str]:
     """Machine paths and hosts in a text, this checkout's own path among them."""
     own = re.compile(re.escape(str(ROOT)) + r"(?![\w-])")
-    return [match.group() for pattern in (MACHINE_PATHS, HOSTS, own) for match in pattern.finditer(text)]
+    return [
+        match.group() for pattern in (MACHINE_PATHS, HOSTS, own) for match in pattern.finditer(text)
+    ]
 
 
 def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
     found = {
-        named(path): names for path in tracked_files() if (names := foreign_names(path.read_text(errors="replace")))
+        named(path): names
+        for path in tracked_files()
+        if (names := foreign_names(path.read_text(errors="replace")))
     }
     assert found == {}
 
 
 @pytest.mark.parametrize(
     "parts",
-    [("/wo", "rk/x"), ("FROM gh", "cr.io/a/b"), ("docker", ".io/library/x"), ("https://pypi", ".org/simple"),
-     ("deb", ".debian.org"), ("~/.py", "env/bin"), ("registry-1", ".docker.com"), (str(ROOT), "/src")],
-)  # fmt: skip
+    [
+        ("/wo", "rk/x"),
+        ("FROM gh", "cr.io/a/b"),
+        ("docker", ".io/library/x"),
+        ("https://pypi", ".org/simple"),
+        ("deb", ".debian.org"),
+        ("~/.py", "env/bin"),
+        ("registry-1", ".docker.com"),
+        (str(ROOT), "/src"),
+    ],
+)
 def test_a_foreign_name_is_told(parts: tuple[str, str]) -> None:
     assert foreign_names("".join(parts))
 
 
-@pytest.mark.parametrize("text", ["apt_install docker.io", "/workspace/x", "/tmp/work/x", "~/work/x", "/root/.ssh"])
+@pytest.mark.parametrize(
+    "text", ["apt_install docker.io", "/workspace/x", "/tmp/work/x", "~/work/x", "/root/.ssh"]
+)
 def test_an_ordinary_name_is_not(text: str) -> None:
     assert foreign_names(text) == []

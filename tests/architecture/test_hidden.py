@@ -1,4 +1,6 @@
-"""No import by string, no private name of another package, no knot of modules; and the checks that say so can fail."""
+"""No import by string, no private name of another package, no knot of modules; and the checks that
+say so can fail.
+"""
 
 from pathlib import Path
 
@@ -24,7 +26,8 @@ FRAMEWORKS = (
 # pytest loads its plugins by name.
 PLUGIN = "hermetic/conformance/__main__.py: 'hermetic.conformance.plugin'"
 
-# Modules of the resident that need each other, by types and on first use. These lists may only get shorter.
+# Modules of the resident that need each other, by types and on first use. These lists may only get
+# shorter.
 KNOTS = {
     "resident": """
         channels.scripts life.resident
@@ -37,8 +40,13 @@ KNOTS = {
 
 def test_the_sources_keep_to_the_picture() -> None:
     """One test, so that one worker reads all sources once."""
-    by_string = [":".join(part for part in line.split(":") if not part.isdigit()) for line in string_imports(SOURCE)]
-    known = [sorted(f"hermetic.resident.{name}" for name in names.split()) for names in KNOTS.values()]
+    by_string = [
+        ":".join(part for part in line.split(":") if not part.isdigit())
+        for line in string_imports(SOURCE)
+    ]
+    known = [
+        sorted(f"hermetic.resident.{name}" for name in names.split()) for names in KNOTS.values()
+    ]
     assert {
         "imports that point up or sideways": wrong_arrows(SOURCE),
         "modules imported by a string": by_string,
@@ -66,7 +74,11 @@ def test_the_sources_keep_to_the_picture() -> None:
 
 def _users(*packages: str) -> set[str]:
     """The packages of ours that import one of these."""
-    return {unit(arrow.importer) for arrow in imports(SOURCE) if arrow.target.partition(".")[0] in packages}
+    return {
+        unit(arrow.importer)
+        for arrow in imports(SOURCE)
+        if arrow.target.partition(".")[0] in packages
+    }
 
 
 @pytest.mark.parametrize(
@@ -83,7 +95,9 @@ def test_an_import_by_string_is_found(tmp_path: Path, text: str) -> None:
     assert string_imports(tree(tmp_path, {"fleet/fleet.py": text, "session/shell.py": ""}))
 
 
-@pytest.mark.parametrize("text", ["__import__('re')", "Lazy('hermetic.session.shell')", "log = 'hermetic.session'"])
+@pytest.mark.parametrize(
+    "text", ["__import__('re')", "Lazy('hermetic.session.shell')", "log = 'hermetic.session'"]
+)
 def test_other_strings_are_not(tmp_path: Path, text: str) -> None:
     assert string_imports(tree(tmp_path, {"fleet/fleet.py": text, "session/shell.py": ""})) == []
 
@@ -103,15 +117,32 @@ def test_a_private_name_of_another_package_is_found(tmp_path: Path, text: str) -
 
 
 @pytest.mark.parametrize(
-    "text", ["def f(x): return x._own\nclass A: _own = 1", "import os\nos._exit(1)", "def f(x): return x._replace()"]
+    "text",
+    [
+        "def f(x): return x._own\nclass A: _own = 1",
+        "import os\nos._exit(1)",
+        "def f(x): return x._replace()",
+    ],
 )
 def test_other_private_names_are_not(tmp_path: Path, text: str) -> None:
-    assert private_names(tree(tmp_path, {"fleet/fleet.py": text, "session/shell.py": "class Shell: _own = 1"})) == []
+    assert (
+        private_names(
+            tree(tmp_path, {"fleet/fleet.py": text, "session/shell.py": "class Shell: _own = 1"})
+        )
+        == []
+    )
 
 
 def test_a_knot_is_found_and_told_from_one_of_types(tmp_path: Path) -> None:
     lazily = "if TYPE_CHECKING:\n    from hermetic.fleet import a\nelse:\n    a = Lazy('hermetic.fleet.a')"
-    tree(tmp_path, {"fleet/a.py": "from hermetic.fleet import b", "fleet/b.py": lazily, "fleet/c.py": "import os"})
+    tree(
+        tmp_path,
+        {
+            "fleet/a.py": "from hermetic.fleet import b",
+            "fleet/b.py": lazily,
+            "fleet/c.py": "import os",
+        },
+    )
     assert knots(tmp_path) == [["hermetic.fleet.a", "hermetic.fleet.b"]]
     assert knots(tmp_path, at_import=True) == []
     (tmp_path / "hermetic/fleet/b.py").write_text("from . import a")

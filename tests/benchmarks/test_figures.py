@@ -38,7 +38,9 @@ def test_the_ratio_is_of_the_medians() -> None:
         (Target(of="median", most=0.0), False, False),
     ],
 )
-def test_a_target_is_met_or_not_and_slack_widens_it(target: Target, met: bool, with_slack: bool) -> None:
+def test_a_target_is_met_or_not_and_slack_widens_it(
+    target: Target, met: bool, with_slack: bool
+) -> None:
     made = row("x", "", "ms", [4.0, 4.0, 7.0], limit=("bare", [2.0]), target=target)
     assert (made.met, made.holds(slack=1.0), made.holds(slack=10.0)) == (met, met, with_slack)
 

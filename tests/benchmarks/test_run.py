@@ -1,4 +1,6 @@
-"""The benchmark itself: it runs, measures everything it lists, and every target holds with tenfold slack."""
+"""The benchmark itself: it runs, measures everything it lists, and every target holds with tenfold
+slack.
+"""
 
 import math
 import os
@@ -18,26 +20,88 @@ from tests.programs import need, need_variable
 ROOT = Path(__file__).parents[2]
 SLACK = 10.0
 ROWS = {
-    "local.settled", "local.back-to-back", "local.copies", "local.functions", "local.functions-copies",
-    "local.blocking", "local.parallel", "local.output", "local.output-memory", "local.log", "local.background",
-    "local.background-memory", "local.background-threads", "local.timeout", "local.timeout-worst", "local.cancel",
-    "local.cancel-worst", "local.kill", "local.kill-worst", "local.survivors", "local.jobs", "local.open",
-    "local.open-first", "local.open-profile", "local.pool", "local.many", "local.many-cpu", "local.many-memory",
-    "local.codemode-call", "local.codemode-read", "local.codemode-start", "local.codemode-warm",
-    "local.codemode-row", "local.codemode-shim",
-    "local.file-first", "local.file-page", "local.file-memory", "local.read-file", "local.search", "local.search-own",
-    "local.judging", "local.terminal", "local.terminal-true", "local.terminal-output", "import", "import-open",
-    "cli", "cli-help",
-}  # fmt: skip
+    "local.settled",
+    "local.back-to-back",
+    "local.copies",
+    "local.functions",
+    "local.functions-copies",
+    "local.blocking",
+    "local.parallel",
+    "local.output",
+    "local.output-memory",
+    "local.log",
+    "local.background",
+    "local.background-memory",
+    "local.background-threads",
+    "local.timeout",
+    "local.timeout-worst",
+    "local.cancel",
+    "local.cancel-worst",
+    "local.kill",
+    "local.kill-worst",
+    "local.survivors",
+    "local.jobs",
+    "local.open",
+    "local.open-first",
+    "local.open-profile",
+    "local.pool",
+    "local.many",
+    "local.many-cpu",
+    "local.many-memory",
+    "local.codemode-call",
+    "local.codemode-read",
+    "local.codemode-start",
+    "local.codemode-warm",
+    "local.codemode-row",
+    "local.codemode-shim",
+    "local.file-first",
+    "local.file-page",
+    "local.file-memory",
+    "local.read-file",
+    "local.search",
+    "local.search-own",
+    "local.judging",
+    "local.terminal",
+    "local.terminal-true",
+    "local.terminal-output",
+    "import",
+    "import-open",
+    "cli",
+    "cli-help",
+}
 ELSEWHERE = {
-    "settled", "settled-local", "parallel", "output", "output-memory", "background", "background-memory",
-    "background-threads", "timeout", "timeout-worst", "cancel", "cancel-worst", "kill", "kill-worst", "survivors",
-    "jobs", "open", "open-first", "pool",
-}  # fmt: skip
+    "settled",
+    "settled-local",
+    "parallel",
+    "output",
+    "output-memory",
+    "background",
+    "background-memory",
+    "background-threads",
+    "timeout",
+    "timeout-worst",
+    "cancel",
+    "cancel-worst",
+    "kill",
+    "kill-worst",
+    "survivors",
+    "jobs",
+    "open",
+    "open-first",
+    "pool",
+}
 CONTAINER = {
-    *ELSEWHERE, "settled-exec", "at-once", "at-once-memory", "codemode-call", "codemode-read", "codemode-start",
-    "codemode-warm", "codemode-row", "codemode-shim",
-}  # fmt: skip
+    *ELSEWHERE,
+    "settled-exec",
+    "at-once",
+    "at-once-memory",
+    "codemode-call",
+    "codemode-read",
+    "codemode-start",
+    "codemode-warm",
+    "codemode-row",
+    "codemode-shim",
+}
 # Kind, the variables that scripts/engines/up sets for it, and its rows.
 PLACES = (
     ("sandbox", ("BWRAP",), ELSEWHERE),
@@ -50,7 +114,11 @@ PLACES = (
 
 def benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "benchmarks", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "benchmarks", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -83,7 +151,9 @@ def test_every_target_of_a_place_holds_with_tenfold_slack(
 
 
 def judged(done: subprocess.CompletedProcess[str], written: Path) -> Report:
-    """The report of a run, in which nothing is far from its target and nothing is out of all proportion."""
+    """The report of a run, in which nothing is far from its target and nothing is out of all
+    proportion.
+    """
     assert done.returncode == 0, done.stderr
     report = msgspec.json.decode(written.read_bytes(), type=Report)
     assert [row.name for row in report.rows if not row.holds(slack=SLACK)] == [], done.stdout
@@ -92,7 +162,9 @@ def judged(done: subprocess.CompletedProcess[str], written: Path) -> Report:
 
 
 def _is_sane(row: Row) -> bool:
-    """A thousandth of the limit means that nothing was done, a thousand times the limit that something hung."""
+    """A thousandth of the limit means that nothing was done, a thousand times the limit that
+    something hung.
+    """
     if row.name.endswith("-memory"):
         return True  # the machine's memory moves by what others do
     return row.ratio is not None and math.isfinite(row.ratio) and 0.0005 < row.ratio < 1000
@@ -135,7 +207,11 @@ def test_names_are_listed_and_each_is_there_once() -> None:
 
 def test_the_script_takes_the_same_arguments_from_any_directory(tmp_path: Path) -> None:
     done = subprocess.run(
-        [ROOT / "benchmarks/run", "--list"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [ROOT / "benchmarks/run", "--list"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout == benchmarks("--list").stdout
     assert os.access(ROOT / "benchmarks/run", os.X_OK)

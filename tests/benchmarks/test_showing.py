@@ -60,7 +60,10 @@ def test_the_picture_has_colours_for_dark_pages_and_a_ground_of_its_own() -> Non
 def test_the_picture_stays_inside_its_frame() -> None:
     drawn = ElementTree.fromstring(picture(report(*some_rows())))
     _, _, width, height = map(float, drawn.get("viewBox", "").split())
-    assert all(float(bar.get("x", 0)) + float(bar.get("width", 0)) <= width for bar in drawn.iter(f"{SVG}rect"))
+    assert all(
+        float(bar.get("x", 0)) + float(bar.get("width", 0)) <= width
+        for bar in drawn.iter(f"{SVG}rect")
+    )
     assert all(float(text.get("y", 0)) < height for text in drawn.iter(f"{SVG}text"))
 
 
@@ -83,7 +86,8 @@ def test_the_readme_gets_five_rows_with_their_baseline(tmp_path: Path) -> None:
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     first, _, _, rate, _, last = some_rows()  # two with a limit, one without
     rows = [
-        msgspec.structs.replace(row, name=name) for row, name in zip([first, rate, *[last] * 3], HEADLINES, strict=True)
+        msgspec.structs.replace(row, name=name)
+        for row, name in zip([first, rate, *[last] * 3], HEADLINES, strict=True)
     ]
     fill_headlines(page, report(first, *rows))
     lines = page.read_text().splitlines()

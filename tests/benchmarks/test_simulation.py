@@ -23,12 +23,17 @@ def test_the_same_seed_gives_the_same_outcome() -> None:
 
 
 def test_creation_is_the_limit_of_many_short_tasks() -> None:
-    cluster = Cluster(KUBERNETES, nodes=100, tasks=4000, at_once=4000, task_seconds=1.0, node_life=math.inf)
+    cluster = Cluster(
+        KUBERNETES, nodes=100, tasks=4000, at_once=4000, task_seconds=1.0, node_life=math.inf
+    )
     outcome = simulate(cluster._replace(node_life=1e12))
     assert outcome.per_hour <= KUBERNETES.creations * HOUR
     assert outcome.per_hour > 0.8 * KUBERNETES.creations * HOUR
     more = KUBERNETES._replace(creations=200.0)
-    assert simulate(cluster._replace(engine=more, node_life=1e12, callers=8)).per_hour > 2 * outcome.per_hour
+    assert (
+        simulate(cluster._replace(engine=more, node_life=1e12, callers=8)).per_hour
+        > 2 * outcome.per_hour
+    )
 
 
 def test_room_is_the_limit_of_a_small_cluster() -> None:

@@ -1,7 +1,8 @@
-"""Runs command lines in forks of one process that has imported the package: most of a short command is imports.
+"""Runs command lines in forks of one process that has imported the package: most of a short command
+is imports.
 
-A request carries three descriptors, which become the standard streams, and JSON with the words, the directory and the
-variables. The answer is the pid of the fork, then its wait status, a line each.
+A request carries three descriptors, which become the standard streams, and JSON with the words, the
+directory and the variables. The answer is the pid of the fork, then its wait status, a line each.
 """
 
 import gc
@@ -28,7 +29,8 @@ SIZE = 1 << 16
 MAIN = str(Path(hermetic.__file__).with_name("__main__.py"))
 PACKAGES = ("approvals", "cli", "config", "fleet", "session", "toolbox")  # and all that they import
 START = "from tests.cli.forked import serve; serve({path!r})"
-OF_INTERPRETERS = ("PYTHON", "LC_", "LANG")  # how the names of variables begin that act when one starts
+# how the names of variables begin that act when one starts
+OF_INTERPRETERS = ("PYTHON", "LC_", "LANG")
 
 
 class ForkServer:
@@ -38,7 +40,9 @@ class ForkServer:
         self._path = str(directory / "forks")
         self._variables = _of_interpreters()
         words = [sys.executable, "-c", START.format(path=self._path)]
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+        )
         self.pid = self._process.pid
 
     def close(self) -> None:
@@ -50,17 +54,23 @@ class ForkServer:
         """False where a new interpreter would behave differently."""
         return _of_interpreters() == self._variables
 
-    def run(self, words: Sequence[str], stdin: bytes | None, seconds: float) -> "subprocess.CompletedProcess[bytes]":
+    def run(
+        self, words: Sequence[str], stdin: bytes | None, seconds: float
+    ) -> "subprocess.CompletedProcess[bytes]":
         """As subprocess.run with captured output. Raises subprocess.TimeoutExpired."""
         assert self._process.stdout is not None
         self._process.stdout.read()  # it closes its end when it listens
         with socket.socket(socket.AF_UNIX) as connection, ThreadPoolExecutor(3) as pool:
             connection.connect(self._path)
-            (given, ours), (output, their_output), (errors, their_errors) = (os.pipe() for _ in range(3))
+            (given, ours), (output, their_output), (errors, their_errors) = (
+                os.pipe() for _ in range(3)
+            )
             if stdin is None:
                 os.close(given)
                 given = os.open(os.devnull, os.O_RDONLY)
-            request = json.dumps({"words": words, "cwd": os.getcwd(), "environ": dict(os.environ)}).encode()
+            request = json.dumps(
+                {"words": words, "cwd": os.getcwd(), "environ": dict(os.environ)}
+            ).encode()
             theirs = [given, their_output, their_errors]
             socket.send_fds(connection, [request[:SIZE]], theirs)
             connection.sendall(request[SIZE:])
@@ -78,7 +88,9 @@ class ForkServer:
                 os.kill(int(answer.split()[0]), signal.SIGKILL)
                 raise subprocess.TimeoutExpired(["hermetic", *words], seconds) from None
             code = os.waitstatus_to_exitcode(int(answer.split()[1]))
-            return subprocess.CompletedProcess(["hermetic", *words], code, printed.result(), told.result())
+            return subprocess.CompletedProcess(
+                ["hermetic", *words], code, printed.result(), told.result()
+            )
 
 
 def _of_interpreters() -> dict[str, str]:
@@ -146,7 +158,9 @@ def _attend(connection: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-def _run(descriptors: Sequence[int], words: list[str], cwd: str, environ: dict[str, str]) -> NoReturn:
+def _run(
+    descriptors: Sequence[int], words: list[str], cwd: str, environ: dict[str, str]
+) -> NoReturn:
     """Becomes the command line."""
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)

@@ -16,7 +16,9 @@ COMMAND = (sys.executable, "-m", "hermetic")
 forks: list[ForkServer] = []  # of the session of tests, if it has one
 
 
-def hermetic(*words: str, stdin: bytes | None = None, seconds: float = 60) -> "subprocess.CompletedProcess[bytes]":
+def hermetic(
+    *words: str, stdin: bytes | None = None, seconds: float = 60
+) -> "subprocess.CompletedProcess[bytes]":
     """Runs it to its end, with this input or none; in a fork, unless at full size."""
     for server in forks:
         if server.can_run():
@@ -35,7 +37,12 @@ def as_json(*words: str) -> Any:
 @contextmanager
 def running(*words: str, **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
     """It, while it runs; ended at the end of the block."""
-    given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    given = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        **options,
+    }
     process = subprocess.Popen([*COMMAND, *words], **given)
     try:
         yield process

@@ -36,7 +36,11 @@ async def test_a_question_is_listed_and_answered_by_the_start_of_its_id(tmp_path
         assert "!! " in shown
         assert BAD in shown
         [listed] = msgspec.json.decode((await command_line("list", "--json"))[1])
-        assert (listed["id"], listed["command"], listed["where"]["pid"]) == (request.id, BAD, asker.process.pid)
+        assert (listed["id"], listed["command"], listed["where"]["pid"]) == (
+            request.id,
+            BAD,
+            asker.process.pid,
+        )
         assert await command_line("answer", request.id[:8], "once") == (0, "", "")
         assert (await asker.result())["output"].strip() == "it ran"
         code, _, problem = await command_line("answer", request.id, "once")
@@ -49,7 +53,9 @@ async def test_a_denial_carries_its_reason_to_the_model(tmp_path: Path) -> None:
         request = await pending(watch)
         code, _, problem = await command_line("answer", request.id, "once", "--reason", "no")
         assert (code, "deny alone" in problem) == (2, True)
-        assert await command_line("answer", request.id, "deny", "--reason", "use the staging host") == (0, "", "")
+        assert await command_line(
+            "answer", request.id, "deny", "--reason", "use the staging host"
+        ) == (0, "", "")
         assert "the user said no: use the staging host" in (await asker.result())["error"]
 
 
@@ -65,7 +71,9 @@ async def test_a_question_outlives_the_consoles_that_show_it(tmp_path: Path) -> 
         "            await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
     )
-    console = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    console = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
+    )
     assert console.stdout is not None
     assert await console.stdout.readline() == b"ready\n"
     async with asking(tmp_path, answers="nobody") as asker:  # asks because a console attends
@@ -83,10 +91,14 @@ async def test_a_question_outlives_the_consoles_that_show_it(tmp_path: Path) -> 
 async def test_watch_asks_at_the_terminal(tmp_path: Path) -> None:
     main, terminal = pty.openpty()
     watch = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "import os, fcntl, sys; os.setsid(); fcntl.ioctl(0, 0x540E, 0);"
+        sys.executable,
+        "-c",
+        "import os, fcntl, sys; os.setsid(); fcntl.ioctl(0, 0x540E, 0);"
         "os.execv(sys.executable, [sys.executable, '-m', 'hermetic', 'approvals', 'watch'])",
-        stdin=terminal, stdout=terminal, stderr=terminal,
-    )  # fmt: skip
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    )
     os.close(terminal)
     try:
         shown = await read_until(main, "until Ctrl-C")

@@ -27,9 +27,13 @@ class Terminal:
         self.master, slave = os.openpty()
         self.resize(rows, cols)
         self.process = subprocess.Popen(
-            [*COMMAND, *words], stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+            [*COMMAND, *words],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )  # fmt: skip
+        )
         os.close(slave)
         self.seen = self.before = b""
 
@@ -93,7 +97,9 @@ async def test_keys_and_output_pass_both_ways_and_the_code_is_the_processes() ->
 
 
 async def test_ctrl_c_goes_to_the_process() -> None:
-    async with started("trap 'echo caught; exit 5' INT; echo up; while :; do sleep 0.02; done", pty=True):
+    async with started(
+        "trap 'echo caught; exit 5' INT; echo up; while :; do sleep 0.02; done", pty=True
+    ):
         with terminal("attach", "shown") as shown:
             await shown.until(b"up")
             shown.type(b"\x03")
@@ -128,8 +134,10 @@ async def test_the_first_key_takes_control_and_detaching_gives_it_back_with_a_no
         assert process.info.handed is not None
         assert (process.info.handed.by, process.info.handed.note) == (user_name(), "look at line 3")
         assert [(one.by, one.is_person) for one in await process.inputs()] == [
-            ("agent", False), (user_name(), True), ("agent", False)
-        ]  # fmt: skip
+            ("agent", False),
+            (user_name(), True),
+            ("agent", False),
+        ]
 
 
 async def test_another_persons_keyboard_is_taken_on_demand_alone() -> None:
@@ -212,8 +220,15 @@ async def test_without_a_terminal_it_follows_and_passes_input_on() -> None:
 # An editor's beginning: another screen, no cursor, mouse, colours, keypad, a scroll region.
 FULL_SCREEN = r"printf '\033[?1049h\033[?25l\033[?1000;1006h\033[?2004h\033=\033[2;10r\033[1;31mup'"
 TAKEN_BACK = (
-    b"\x1b[?1000l", b"\x1b[?1006l", b"\x1b[?2004l", b"\x1b[?25h", b"\x1b>", b"\x1b[r", b"\x1b[m", b"\x1b[?1049l",
-)  # fmt: skip
+    b"\x1b[?1000l",
+    b"\x1b[?1006l",
+    b"\x1b[?2004l",
+    b"\x1b[?25h",
+    b"\x1b>",
+    b"\x1b[r",
+    b"\x1b[m",
+    b"\x1b[?1049l",
+)
 
 
 async def test_a_detach_takes_back_what_the_process_made_of_the_terminal() -> None:
@@ -288,7 +303,9 @@ async def test_another_signal_is_no_detach() -> None:
         (b"\x1b[?99999999999999999h\x1b[?;;h\x1b[?h", b""),
     ],
 )
-def test_only_what_is_set_is_taken_back_however_the_output_is_cut(output: bytes, undone: bytes) -> None:
+def test_only_what_is_set_is_taken_back_however_the_output_is_cut(
+    output: bytes, undone: bytes
+) -> None:
     for cut in range(len(output) + 1):
         modes = TerminalModes()
         modes.feed(output[:cut])

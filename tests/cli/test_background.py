@@ -1,4 +1,7 @@
-"""Background processes, terminals and shells: `run -d`, `run -t`, `shell`, and the commands that look at them."""
+"""Background processes, terminals and shells:
+
+`run -d`, `run -t`, `shell`, and the commands that look at them.
+"""
 
 import asyncio
 import json
@@ -22,7 +25,11 @@ def task() -> Iterator[str]:
 
 
 def test_a_background_process_outlives_the_call(task: str) -> None:
-    id = hermetic("run", "-d", "--task", task, "--", "read -r line; echo got $line; exit 7").stdout.decode().strip()
+    id = (
+        hermetic("run", "-d", "--task", task, "--", "read -r line; echo got $line; exit 7")
+        .stdout.decode()
+        .strip()
+    )
     assert [one["id"] for one in as_json("ps", "--in", task)] == [id]
     assert hermetic("wait", "--timeout", "0.1", id).returncode == 124
     assert hermetic("attach", id, stdin=b"word\n").returncode == 7
@@ -51,7 +58,12 @@ def test_variables_are_for_the_command_alone(task: str, monkeypatch: pytest.Monk
 
 async def test_a_program_on_a_terminal_of_its_own() -> None:
     with terminal(
-        "run", "-t", "--", "test -t 0 && stty size; read -r line; echo got $line; exit 5", rows=31, cols=90
+        "run",
+        "-t",
+        "--",
+        "test -t 0 && stty size; read -r line; echo got $line; exit 5",
+        rows=31,
+        cols=90,
     ) as shown:
         await shown.until(b"31 90")
         shown.type(b"wo\x1drd\r")  # there is no task to come back to: every key is the program's
@@ -60,7 +72,9 @@ async def test_a_program_on_a_terminal_of_its_own() -> None:
 
 
 def test_piped_input_ends_as_typed_input_does() -> None:
-    assert hermetic("run", "-t", "--", "cat > /dev/null; echo read", stdin=b"one\ntwo").stdout.endswith(b"read\r\n")
+    assert hermetic(
+        "run", "-t", "--", "cat > /dev/null; echo read", stdin=b"one\ntwo"
+    ).stdout.endswith(b"read\r\n")
 
 
 def test_a_background_process_that_cannot_start_leaves_no_environment() -> None:
@@ -93,7 +107,9 @@ async def test_a_shell_without_a_task_ends_with_its_environment() -> None:
         assert await shown.left() == 3
 
 
-@pytest.mark.parametrize("words", [("-d", "-t"), ("-d", "--timeout", "3"), ("-t", "--separate"), ("-t", "--json")])
+@pytest.mark.parametrize(
+    "words", [("-d", "-t"), ("-d", "--timeout", "3"), ("-t", "--separate"), ("-t", "--json")]
+)
 def test_options_that_exclude_each_other(words: tuple[str, ...]) -> None:
     done = hermetic("run", *words, "--", "true")
     assert done.returncode == 2
@@ -103,7 +119,11 @@ def test_options_that_exclude_each_other(words: tuple[str, ...]) -> None:
 def test_an_environment_and_a_process_are_described(task: str) -> None:
     id = hermetic("run", "-d", "--task", task, "--", "cat").stdout.decode().strip()
     environment = json.loads(hermetic("inspect", task).stdout)
-    assert (environment["state"], environment["kind"], environment["info"]["task"]) == ("alive", "local", task)
+    assert (environment["state"], environment["kind"], environment["info"]["task"]) == (
+        "alive",
+        "local",
+        task,
+    )
     assert "token" not in environment
     assert [process["id"] for process in environment["processes"]] == [id]
     process = json.loads(hermetic("inspect", id).stdout)
@@ -126,7 +146,10 @@ def test_events_are_printed_as_they_happen(task: str) -> None:
                 assert piece, events.returncode
                 printed += piece
     seen = [json.loads(line) for line in printed.splitlines()]
-    assert next(event["process"]["ending"] for event in seen if event["event"] == "ended") == ["exited", 4]
+    assert next(event["process"]["ending"] for event in seen if event["event"] == "ended") == [
+        "exited",
+        4,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +177,10 @@ def test_help_is_a_command_too() -> None:
 def test_wait_kill_and_rm_answer_in_json(task: str) -> None:
     id = hermetic("run", "-d", "--task", task, "--", "sleep 300").stdout.decode().strip()
     late = hermetic("wait", "--json", "--timeout", "0.1", id)
-    assert (late.returncode, json.loads(late.stdout)) == (124, {"id": id, "ending": None, "exit_code": None})
+    assert (late.returncode, json.loads(late.stdout)) == (
+        124,
+        {"id": id, "ending": None, "exit_code": None},
+    )
     killed = hermetic("kill", "--json", id, "no-such-id")
     assert killed.returncode == 1
     first, second = json.loads(killed.stdout)

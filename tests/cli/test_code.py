@@ -31,7 +31,9 @@ def test_standard_input_limits_and_json() -> None:
     assert hermetic("code", "--timeout", "0.5", "-", stdin=b"while True: pass").returncode == 124
 
 
-def test_what_a_script_prints_is_shown_while_it_runs_and_an_interrupt_ends_it(tmp_path: Path) -> None:
+def test_what_a_script_prints_is_shown_while_it_runs_and_an_interrupt_ends_it(
+    tmp_path: Path,
+) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import os, sys, time\nfrom hermetic_tools import progress\nprint(os.getpid())\nprogress('begun')\n"
@@ -57,7 +59,9 @@ def test_a_long_output_passes_whole_and_byte_for_byte(tmp_path: Path) -> None:
         "import sys\nfor number in range(200000): print(number)\nsys.stdout.buffer.write(b'\\xff\\x00end')"
     )
     done = hermetic("code", str(script))
-    assert done.stdout == b"".join(b"%d\n" % number for number in range(200000)) + b"\xff\x00end", done.stderr
+    assert done.stdout == b"".join(b"%d\n" % number for number in range(200000)) + b"\xff\x00end", (
+        done.stderr
+    )
 
 
 def test_a_reader_that_has_seen_enough_ends_the_script(tmp_path: Path) -> None:

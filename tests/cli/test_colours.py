@@ -63,7 +63,9 @@ def test_only_what_matters_has_a_colour() -> None:
 
 
 def output(*words: str) -> bytes:
-    done = subprocess.run([*COMMAND, *words], capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+    done = subprocess.run(
+        [*COMMAND, *words], capture_output=True, stdin=subprocess.DEVNULL, timeout=60
+    )
     return done.stdout + done.stderr
 
 

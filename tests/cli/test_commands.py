@@ -37,11 +37,17 @@ def actions_of(name: str) -> list[argparse.Action]:
 
 
 def test_every_command_has_json_or_a_reason_against_it() -> None:
-    has_json = {name for name in COMMANDS if any("--json" in action.option_strings for action in actions_of(name))}
+    has_json = {
+        name
+        for name in COMMANDS
+        if any("--json" in action.option_strings for action in actions_of(name))
+    }
     assert set(COMMANDS) - has_json == PLAIN.keys()
 
 
-def test_the_help_has_examples_and_every_command_once_in_a_group(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_has_examples_and_every_command_once_in_a_group(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert code_of(("--help",)) == 0
     shown = capsys.readouterr().out
     assert sorted(name for names in GROUPS.values() for name in names.split()) == sorted(COMMANDS)
@@ -75,7 +81,8 @@ def test_every_argument_is_explained(name: str) -> None:
     assert unexplained == []
 
 
-# A mistake for each command that can be made without an environment, with the advice that its message ends in.
+# A mistake for each command that can be made without an environment, with the advice that its
+# message ends in.
 MISTAKES = {
     "run": (("run", "--env", "nowhere", "ls"), "Valid"),
     "shell": (("shell", "--env", "nowhere"), "Valid"),

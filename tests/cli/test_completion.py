@@ -21,7 +21,9 @@ def completed(line: str, before: str = "") -> list[str]:
     """What bash offers for the last word of a line."""
     script = hermetic("completion", "bash").stdout.decode()
     call = f"COMP_WORDS=({line}) COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 )); _hermetic; echo ${{COMPREPLY[@]}}"
-    done = subprocess.run(["bash", "--norc", "-c", f"{before}{script}\n{call}"], capture_output=True, check=True)
+    done = subprocess.run(
+        ["bash", "--norc", "-c", f"{before}{script}\n{call}"], capture_output=True, check=True
+    )
     return done.stdout.decode().split()
 
 
@@ -86,16 +88,23 @@ async def test_fish_completes_commands_options_kinds_and_tasks(programs: Path) -
     async with task():
         for typed, completed in TYPED.items():
             words = [fish, "--no-config", "-c", script + shlex.quote(typed)]
-            done = await asyncio.create_subprocess_exec(*words, stdout=PIPE, env={**os.environ, "PATH": path})
+            done = await asyncio.create_subprocess_exec(
+                *words, stdout=PIPE, env={**os.environ, "PATH": path}
+            )
             shown, _ = await done.communicate()
             assert shown.decode().split("\t")[0].strip() == completed.split()[-1]
 
 
-async def test_zsh_completes_commands_options_kinds_and_tasks_without_any_set_up(programs: Path) -> None:
+async def test_zsh_completes_commands_options_kinds_and_tasks_without_any_set_up(
+    programs: Path,
+) -> None:
     zsh, path = need("zsh"), f"{programs}:{os.environ['PATH']}"
     async with task() as environment:
         shell = await environment.start(
-            [zsh, "-f", "-i"], pty=True, cols=120, env={"PATH": path, "TERM": "xterm", "ZDOTDIR": str(programs)}
+            [zsh, "-f", "-i"],
+            pty=True,
+            cols=120,
+            env={"PATH": path, "TERM": "xterm", "ZDOTDIR": str(programs)},
         )
         await shell.submit("source <(hermetic completion zsh); PS1='rea''dy> '; clear")
         await shell.wait_for("ready>", on="screen", timeout=60)

@@ -11,7 +11,9 @@ from tests.cli.program import as_json, hermetic
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A settings file of the user's own."""
     path = tmp_path / "config.toml"
-    path.write_text('[environments.local]\nlogin = false\n[sudo]\npassword = "hunter22"\n[approvals]\nmode = "deny"\n')
+    path.write_text(
+        '[environments.local]\nlogin = false\n[sudo]\npassword = "hunter22"\n[approvals]\nmode = "deny"\n'
+    )
     path.chmod(0o600)
     monkeypatch.setenv("HERMETIC_CONFIG", str(path))
     monkeypatch.setenv("TERMINAL_TIMEOUT", "90")

@@ -83,7 +83,9 @@ def test_what_leads_outside_is_refused(task: str, tmp_path: Path) -> None:
 
 
 def test_a_long_chain_of_links_does_not_lead_outside(tmp_path: Path) -> None:
-    """The longest path that the kernel resolves is passed on the way, where older Pythons stop to look."""
+    """The longest path that the kernel resolves is passed on the way, where older Pythons stop to
+    look.
+    """
     out, victim = tmp_path / "out", tmp_path / "victim"
     victim.mkdir()
     (victim / "flag").write_text("kept")
@@ -124,7 +126,10 @@ def test_a_program_stays_one(task: str, tmp_path: Path) -> None:
     (tmp_path / "script").chmod(0o755)
     copied(str(tmp_path / "script"), f"{task}:{tmp_path}/there")
     copied(f"{task}:{tmp_path}/there", str(tmp_path / "back"))
-    assert (os.access(tmp_path / "there", os.X_OK), os.access(tmp_path / "back", os.X_OK)) == (True, True)
+    assert (os.access(tmp_path / "there", os.X_OK), os.access(tmp_path / "back", os.X_OK)) == (
+        True,
+        True,
+    )
 
 
 def test_rubbish_instead_of_an_archive_is_said(task: str, tmp_path: Path) -> None:

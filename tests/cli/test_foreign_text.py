@@ -1,4 +1,6 @@
-"""Text from elsewhere (tasks, commands, environments, files) reaches no terminal in a form that it acts on."""
+"""Text from elsewhere (tasks, commands, environments, files) reaches no terminal in a form that it
+acts on.
+"""
 
 import asyncio
 import json
@@ -17,7 +19,8 @@ from hermetic.policy.assess import assess
 from tests.cli.program import hermetic as program
 from tests.cli.test_attach import terminal
 
-# Turns text around, a C1 control sequence, an isolate, an escape, a bell, a zero-width space, a line separator.
+# Turns text around, a C1 control sequence, an isolate, an escape, a bell, a zero-width space, a
+# line separator.
 EVIL = "a\u202eb\x9b31mc\u2066d\x1b[2Je\x07f\u200bg\u2028h"
 
 
@@ -36,14 +39,29 @@ async def test_no_command_passes_it_on_raw(tmp_path: Path) -> None:
     try:
         await environment.start(f"sleep 300 # {EVIL}", id="evil", tag=EVIL)
         for words in (
-            ("ps",), ("ps", "--json"), ("envs",), ("envs", "--json"), ("ps", "--in", EVIL), ("logs", EVIL),
-            ("attach", EVIL), ("secret", EVIL), ("policy", "check", f"rm -rf /usr/{EVIL}"),
-            ("policy", "check", "--json", f"rm -rf /usr/{EVIL}"), ("run", "--env", EVIL, "--", "true"),
-            ("run", "-o", EVIL, "--", "true"), ("run", "--cwd", f"/{EVIL}", "--", "true"),
-            ("run", "--task", EVIL, "-o", "lease=7", "--", "true"), ("run", f"--{EVIL}"), (EVIL,),
-            ("code", EVIL), ("config", f"/{EVIL}"), ("kill", EVIL), ("kill", "evil"), ("rm", "x" + EVIL),
+            ("ps",),
+            ("ps", "--json"),
+            ("envs",),
+            ("envs", "--json"),
+            ("ps", "--in", EVIL),
+            ("logs", EVIL),
+            ("attach", EVIL),
+            ("secret", EVIL),
+            ("policy", "check", f"rm -rf /usr/{EVIL}"),
+            ("policy", "check", "--json", f"rm -rf /usr/{EVIL}"),
+            ("run", "--env", EVIL, "--", "true"),
+            ("run", "-o", EVIL, "--", "true"),
+            ("run", "--cwd", f"/{EVIL}", "--", "true"),
+            ("run", "--task", EVIL, "-o", "lease=7", "--", "true"),
+            ("run", f"--{EVIL}"),
+            (EVIL,),
+            ("code", EVIL),
+            ("config", f"/{EVIL}"),
+            ("kill", EVIL),
+            ("kill", "evil"),
+            ("rm", "x" + EVIL),
             ("run", "--json", "--", f"printf %s '{EVIL}'"),
-        ):  # fmt: skip
+        ):
             text = await shown(*words)
             assert text, words
             assert is_harmless(text), (words, text)
@@ -65,17 +83,25 @@ def test_a_mistake_in_a_file_shows_nothing_of_it_raw(
     (tmp_path / "hermetic.toml").write_text("[terminal]\ntimeout = 'x\u202e'\n")
     assert main(["run", "--", "true"]) == 2
     assert is_harmless(capsys.readouterr().err)
-    (tmp_path / "f.jsonl").write_text(json.dumps({"command": "x", "label": "dangerous", "category": EVIL}))
+    (tmp_path / "f.jsonl").write_text(
+        json.dumps({"command": "x", "label": "dangerous", "category": EVIL})
+    )
     assert main(["policy", "test", "f.jsonl"]) == 0
     assert is_harmless(capsys.readouterr().out)
 
 
 def test_the_question_at_the_terminal_shows_nothing_raw() -> None:
     request = ApprovalRequest(
-        id=EVIL, verdict=assess("ls"), task=EVIL, environment=EVIL, command=EVIL, subject="command",
-        scope={"once": EVIL}, needs=(Need(rule="r", category="c", reason=EVIL, decoded=EVIL),),
+        id=EVIL,
+        verdict=assess("ls"),
+        task=EVIL,
+        environment=EVIL,
+        command=EVIL,
+        subject="command",
+        scope={"once": EVIL},
+        needs=(Need(rule="r", category="c", reason=EVIL, decoded=EVIL),),
         circumstances={"cwd": EVIL},
-    )  # fmt: skip
+    )
     assert is_harmless(described(request))
 
 
@@ -86,7 +112,9 @@ def test_every_character_that_a_terminal_acts_on_is_spelled() -> None:
             continue
         seen = escaped(char)
         assert seen.isprintable(), hex(code)
-        assert not any(unicodedata.category(one) in ("Cf", "Cc", "Zl", "Zp") for one in seen), hex(code)
+        assert not any(unicodedata.category(one) in ("Cf", "Cc", "Zl", "Zp") for one in seen), hex(
+            code
+        )
     assert escaped("Grüße, 日本語 → 😀") == "Grüße, 日本語 → 😀"
     assert escaped("a\n\tb") == "a\n\tb"
     assert escaped("\u3164\u115f\ufe0f") == "\\u3164\\u115f\\ufe0f"

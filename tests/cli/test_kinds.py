@@ -1,4 +1,6 @@
-"""Every kind from the shell: a command runs there, and nothing is left of it; `doctor` knows what works here."""
+"""Every kind from the shell: a command runs there, and nothing is left of it; `doctor` knows what
+works here.
+"""
 
 import json
 import os
@@ -29,13 +31,22 @@ def apptainer(_: Path) -> list[str]:
 
 
 def ssh(_: Path) -> list[str]:
-    place = ["--env", "ssh", "--host", need_variable("SSH_HOST"), "--user", need_variable("SSH_USER")]
+    place = [
+        "--env",
+        "ssh",
+        "--host",
+        need_variable("SSH_HOST"),
+        "--user",
+        need_variable("SSH_USER"),
+    ]
     # The connection waits for its next user, shortly here; whoever tests has no next one.
     settings = {"UserKnownHostsFile": need_variable("SSH_KNOWN_HOSTS"), "ControlPersist": "1"}
     options = [
-        f"port={need_variable('SSH_PORT')}", f"key={need_variable('SSH_KEY')}", "config=/dev/null",
+        f"port={need_variable('SSH_PORT')}",
+        f"key={need_variable('SSH_KEY')}",
+        "config=/dev/null",
         f"settings={json.dumps(settings)}",
-    ]  # fmt: skip
+    ]
     return [*place, *(word for option in options for word in ("-o", option))]
 
 
@@ -67,7 +78,9 @@ def has_doctor(kind: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_command_runs_in_every_kind_from_the_shell(kind: str, tmp_path: Path, runtime: Path) -> None:
+def test_a_command_runs_in_every_kind_from_the_shell(
+    kind: str, tmp_path: Path, runtime: Path
+) -> None:
     done = hermetic("run", *KINDS[kind](tmp_path), "--", "echo from $((6 * 7)); exit 5")
     assert (done.returncode, done.stdout, done.stderr) == (5, b"from 42\n", b"")
     eventually(lambda: os.listdir(runtime) == [])
@@ -96,10 +109,15 @@ def test_doctor_tells_of_the_web_tools(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert "BRAVE_SEARCH_API_KEY" in half["advice"]
     monkeypatch.setenv("BRAVE_SEARCH_API_KEY", "k")
     assert web() == {"state": "ok", "found": "web_search and web_extract can be used", "advice": ""}
-    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['selectolax'] = None  # as if not installed")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys; sys.modules['selectolax'] = None  # as if not installed"
+    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     none = web()
-    assert (none["state"], none["found"]) == ("missing", "neither web_search nor web_extract can be used")
+    assert (none["state"], none["found"]) == (
+        "missing",
+        "neither web_search nor web_extract can be used",
+    )
     assert "selectolax missing" in none["advice"]
     assert "pip install 'hermetic[web]'" in none["advice"]
 

@@ -55,11 +55,15 @@ async def test_ps_cannot_be_made_to_draw_on_the_terminal() -> None:
 
 async def test_logs_prints_what_was_printed() -> None:
     async with opened() as environment:
-        process = await environment.start(r"printf 'a\377b'; echo e >&2; sleep 300", separate=True, id="logged")
+        process = await environment.start(
+            r"printf 'a\377b'; echo e >&2; sleep 300", separate=True, id="logged"
+        )
         await process.wait_for("b", timeout=10)
         done = await asyncio.to_thread(program, "logs", "logg")
         assert (done.returncode, done.stdout) == (0, b"a\xffb")
-        assert (await asyncio.to_thread(program, "logs", "logged", "--offset", "1")).stdout == b"\xffb"
+        assert (
+            await asyncio.to_thread(program, "logs", "logged", "--offset", "1")
+        ).stdout == b"\xffb"
         assert (await asyncio.to_thread(program, "logs", "logged", "--stderr")).stdout == b"e\n"
 
 
@@ -115,7 +119,9 @@ async def test_envs_shows_all_environments() -> None:
         row = next(line for line in listed.splitlines() if environment.id in line)
         assert "listed" in row
         assert "alive" in row
-        data = next(env for env in await asyncio.to_thread(as_json, "envs") if env["id"] == environment.id)
+        data = next(
+            env for env in await asyncio.to_thread(as_json, "envs") if env["id"] == environment.id
+        )
         assert (data["kind"], data["task"], data["alive"]) == ("local", "listed", True)
         assert data["info"]["processes"] == 1
 
@@ -196,7 +202,9 @@ async def test_ps_and_envs_show_what_a_command_left_running() -> None:
         assert len(rows) == 1
         assert result.log in rows[0]
         assert "1 left" in rows[0]
-        [seen] = [one for one in await asyncio.to_thread(as_json, "envs") if one["task"] == "leaves"]
+        [seen] = [
+            one for one in await asyncio.to_thread(as_json, "envs") if one["task"] == "leaves"
+        ]
         assert seen["info"]["processes"] == 1
         assert (await call("kill", result.log, "--in", "leaves"))[0] == 0
         assert len((await call("ps", "--in", "leaves"))[1].splitlines()) == 1

@@ -21,7 +21,10 @@ def task(tmp_path: Path) -> Iterator[str]:
     options = ("--env", "sandbox", "--workspace", str(tmp_path), "--task", name)
     listens = "until (exec 3<>/dev/tcp/127.0.0.1/8000) 2>/dev/null; do sleep 0.1; done"
     try:
-        for words in (("-d", "--", SERVER.format(directory=tmp_path)), ("--timeout", "60", "--", listens)):
+        for words in (
+            ("-d", "--", SERVER.format(directory=tmp_path)),
+            ("--timeout", "60", "--", listens),
+        ):
             done = hermetic("run", *options, *words, seconds=120)
             assert done.returncode == 0, done.stderr
         yield name

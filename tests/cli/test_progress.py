@@ -66,7 +66,9 @@ def logged() -> Iterator[logging.Logger]:
     log.handlers, log.level = earlier, level
 
 
-async def test_a_terminal_shows_one_line_with_the_seconds_which_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_terminal_shows_one_line_with_the_seconds_which_goes_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with terminal_as_stderr(monkeypatch) as screen:
         with Progress("copying data"):
             await screen.until("hermetic: copying data, 0 s")
@@ -105,7 +107,9 @@ async def test_other_output_ends_the_line_first(monkeypatch: pytest.MonkeyPatch)
         await screen.until("output\r\nend\r\n")
 
 
-async def test_a_pipe_gets_single_lines(monkeypatch: pytest.MonkeyPatch, logged: logging.Logger) -> None:
+async def test_a_pipe_gets_single_lines(
+    monkeypatch: pytest.MonkeyPatch, logged: logging.Logger
+) -> None:
     is_written = asyncio.Event()
 
     class Pipe(io.StringIO):
@@ -130,7 +134,9 @@ async def test_short_work_is_not_mentioned(monkeypatch: pytest.MonkeyPatch) -> N
     assert stream.getvalue() == ""
 
 
-async def test_a_slow_start_is_drawn_by_the_program(slow_engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_start_is_drawn_by_the_program(
+    slow_engine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     with terminal(*DOCKER) as shown:
         await shown.until(b"hermetic: starting docker from the image x:1")

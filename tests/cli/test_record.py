@@ -37,7 +37,9 @@ def output(events: list[list[Any]]) -> str:
 
 def test_a_command_is_recorded_and_played(tmp_path: Path) -> None:
     cast = tmp_path / "demo.cast"
-    done = command_line("record", "-f", str(cast), "--", "printf 'one\\n'; sleep 0.3; echo two; exit 3")
+    done = command_line(
+        "record", "-f", str(cast), "--", "printf 'one\\n'; sleep 0.3; echo two; exit 3"
+    )
     assert done.returncode == 3, done.stderr
     assert f"hermetic play {cast}".encode() in done.stderr
     assert (cast.stat().st_mode & 0o777) == 0o600
@@ -74,9 +76,7 @@ def test_recordings_are_kept_listed_exported_and_removed(tmp_path: Path) -> None
 def test_secrets_are_hidden_also_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_TOKEN", SECRET)
     cast = tmp_path / "demo.cast"
-    command = (
-        f"echo {SECRET[:10]}\\\n{SECRET[10:]}; printf {SECRET[:10]}; sleep 0.3; printf '{SECRET[10:]}\\n'; echo open"
-    )
+    command = f"echo {SECRET[:10]}\\\n{SECRET[10:]}; printf {SECRET[:10]}; sleep 0.3; printf '{SECRET[10:]}\\n'; echo open"
     assert command_line("record", "-f", str(cast), "--", command).returncode == 0
     assert SECRET not in cast.read_text()
     assert "open\r\n" in output(read(cast)[1])
@@ -85,9 +85,13 @@ def test_secrets_are_hidden_also_in_pieces(tmp_path: Path, monkeypatch: pytest.M
 async def test_a_process_is_recorded_from_its_start_to_its_end(tmp_path: Path) -> None:
     cast = tmp_path / "process.cast"
     async with hermetic.open("local", task="record-1", login=False) as env:
-        process = await env.start("echo before; read line; echo got $line", pty=True, rows=30, cols=100)
+        process = await env.start(
+            "echo before; read line; echo got $line", pty=True, rows=30, cols=100
+        )
         await process.wait_for("before", timeout=60)
-        recording = await asyncio.create_subprocess_exec(*COMMAND, "record", "-f", str(cast), process.id)
+        recording = await asyncio.create_subprocess_exec(
+            *COMMAND, "record", "-f", str(cast), process.id
+        )
         await until_recorded(cast, "before")
         await process.submit("hello")
         assert await asyncio.wait_for(recording.wait(), 60) == 0
@@ -98,10 +102,14 @@ async def test_a_process_is_recorded_from_its_start_to_its_end(tmp_path: Path) -
     assert "typed by agent" in [text for _, kind, text in events if kind == "m"]
 
 
-async def test_every_command_of_a_task_is_recorded_with_marks_at_its_borders(tmp_path: Path) -> None:
+async def test_every_command_of_a_task_is_recorded_with_marks_at_its_borders(
+    tmp_path: Path,
+) -> None:
     cast = tmp_path / "task.cast"
     async with hermetic.open("local", task="record-2", login=False) as env:
-        recording = await asyncio.create_subprocess_exec(*COMMAND, "record", "-f", str(cast), "record-2")
+        recording = await asyncio.create_subprocess_exec(
+            *COMMAND, "record", "-f", str(cast), "record-2"
+        )
         await until_recorded(cast, "commands of record-2")
         async with asyncio.timeout(60):
             while "first" not in cast.read_text():  # it listens in a moment
@@ -124,12 +132,23 @@ async def until_recorded(path: Path, text: str) -> None:
 
 
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
-    for text in ("", "hello\n", "[1]\n", '{"version": 1}\n', '{"version": 2, "width": 80, "height": 24}\nbroken\n'):
+    for text in (
+        "",
+        "hello\n",
+        "[1]\n",
+        '{"version": 1}\n',
+        '{"version": 2, "width": 80, "height": 24}\nbroken\n',
+    ):
         (tmp_path / "x").write_text(text)
         done = command_line("play", "--cat", str(tmp_path / "x"))
         assert done.returncode == 2, text
         assert done.stderr.count(b"\n") == 1
-    for words in (("record",), ("record", "a", "b"), ("record", "--export", "rec-1"), ("play", "no-such")):
+    for words in (
+        ("record",),
+        ("record", "a", "b"),
+        ("record", "--export", "rec-1"),
+        ("play", "no-such"),
+    ):
         assert command_line(*words).returncode != 0
 
 
@@ -147,5 +166,7 @@ def test_a_recording_of_version_3_is_played_and_no_clipboard_is_written(tmp_path
 def test_asciinema_plays_it(tmp_path: Path) -> None:
     cast = tmp_path / "demo.cast"
     assert command_line("record", "-f", str(cast), "--", "echo hello").returncode == 0
-    done = subprocess.run([sys.executable, "-m", "asciinema", "cat", str(cast)], capture_output=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "asciinema", "cat", str(cast)], capture_output=True, timeout=60
+    )
     assert b"hello" in done.stdout, done

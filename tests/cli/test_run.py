@@ -18,7 +18,14 @@ def new_mark() -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "code"), [("true", 0), ("exit 3", 3), ("nosuchcommand", 127), ("kill -9 $$", 137), ("kill $BASHPID", 143)]
+    ("text", "code"),
+    [
+        ("true", 0),
+        ("exit 3", 3),
+        ("nosuchcommand", 127),
+        ("kill -9 $$", 137),
+        ("kill $BASHPID", 143),
+    ],
 )
 def test_it_exits_with_the_commands_code(text: str, code: int) -> None:
     assert hermetic("run", "--", text).returncode == code
@@ -39,7 +46,8 @@ def test_output_is_byte_exact() -> None:
 
 def test_several_words_are_an_argv_and_one_is_shell_text() -> None:
     assert (
-        hermetic("run", "--", "printf", "%s|", "$HOME", "a b", "--json", "--", "*").stdout == b"$HOME|a b|--json|--|*|"
+        hermetic("run", "--", "printf", "%s|", "$HOME", "a b", "--json", "--", "*").stdout
+        == b"$HOME|a b|--json|--|*|"
     )
     assert hermetic("run", "--", "echo $((1 + 1)) | cat").stdout == b"2\n"
 
@@ -58,7 +66,9 @@ def test_input_is_passed_on() -> None:
 def test_input_from_a_file_is_passed_on(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"from a file")
     with (tmp_path / "f").open("rb") as file:
-        done = subprocess.run([*COMMAND, "run", "--", "cat"], stdin=file, capture_output=True, timeout=60)
+        done = subprocess.run(
+            [*COMMAND, "run", "--", "cat"], stdin=file, capture_output=True, timeout=60
+        )
     assert done.stdout == b"from a file"
 
 
@@ -70,7 +80,9 @@ def test_an_input_that_never_ends_does_not_hold_a_command_that_does_not_read() -
 
 
 def test_input_is_live() -> None:
-    with running("run", "--", "while read -r line; do echo got $line; done", stdin=subprocess.PIPE) as process:
+    with running(
+        "run", "--", "while read -r line; do echo got $line; done", stdin=subprocess.PIPE
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         for word in (b"one", b"two"):
@@ -103,8 +115,12 @@ def test_a_slow_reader_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("more", [(), ("--separate",), ("--task", "interrupted")], ids=["plain", "separate", "task"])
-def test_a_signal_ends_the_whole_tree_before_it_leaves(number: signal.Signals, more: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "more", [(), ("--separate",), ("--task", "interrupted")], ids=["plain", "separate", "task"]
+)
+def test_a_signal_ends_the_whole_tree_before_it_leaves(
+    number: signal.Signals, more: tuple[str, ...]
+) -> None:
     mark = new_mark()
     with running("run", *more, "--", f"setsid sleep {mark} & echo up; sleep {mark}") as process:
         assert process.stdout is not None
@@ -135,7 +151,9 @@ def test_it_leaves_when_its_output_is_closed() -> None:
 
 def test_nothing_is_left_when_it_is_killed() -> None:
     mark = new_mark()
-    with running("run", "-o", "unattended=0.2", "-o", "lease=0.2", "--", f"echo up; sleep {mark}") as process:
+    with running(
+        "run", "-o", "unattended=0.2", "-o", "lease=0.2", "--", f"echo up; sleep {mark}"
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         process.kill()
@@ -148,14 +166,26 @@ def test_nothing_is_left_when_it_is_killed() -> None:
 def test_a_timeout_ends_the_tree_and_has_its_code() -> None:
     mark = new_mark()
     for more in ((), ("--separate",)):
-        done = hermetic("run", "--timeout", "0.3", *more, "--", f"echo before; setsid sleep {mark} & sleep {mark}")
+        done = hermetic(
+            "run",
+            "--timeout",
+            "0.3",
+            *more,
+            "--",
+            f"echo before; setsid sleep {mark} & sleep {mark}",
+        )
         assert (done.returncode, done.stdout) == (124, b"before\n")
         assert alive(mark) == []
 
 
 def test_a_task_keeps_its_state() -> None:
     try:
-        assert hermetic("run", "--task", "t", "--", "cd /tmp; export A='b c'; f() { echo f; }").returncode == 0
+        assert (
+            hermetic(
+                "run", "--task", "t", "--", "cd /tmp; export A='b c'; f() { echo f; }"
+            ).returncode
+            == 0
+        )
         assert hermetic("run", "--task", "t", "--", "exit 3").returncode == 3
         assert hermetic("run", "--task", "t", "--", 'pwd; echo "$A"; f').stdout == b"/tmp\nb c\nf\n"
         assert hermetic("run", "--task", "t", "--", "cat", stdin=b"in").stdout == b"in"
@@ -211,7 +241,9 @@ def test_bad_usage_is_told_and_nothing_runs(words: tuple[str, ...], code: int, s
     assert "Traceback" not in done.stderr.decode()
 
 
-def test_an_environment_that_cannot_come_up_is_not_the_commands_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_that_cannot_come_up_is_not_the_commands_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     done = hermetic("run", "--", "true")
     assert done.returncode == 125

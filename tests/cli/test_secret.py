@@ -13,14 +13,14 @@ from tests.cli.test_attach import terminal
 SECRET = "open-sesame-ßé"
 
 # Echoes what is typed, prints it, and says whether it was the right one.
-ASKING = (
-    f"stty echo; read -r -p 'password: ' x; echo \"you said $x\"; [ ${{#x}} = {len(SECRET)} ] && echo right; read -r y"
-)
+ASKING = f"stty echo; read -r -p 'password: ' x; echo \"you said $x\"; [ ${{#x}} = {len(SECRET)} ] && echo right; read -r y"
 
 
 async def test_a_person_types_it_and_nobody_sees_it(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
-        started = await box.terminal(ASKING, background=True, pty=True, environment={"LC_ALL": "C.UTF-8"})
+        started = await box.terminal(
+            ASKING, background=True, pty=True, environment={"LC_ALL": "C.UTF-8"}
+        )
         id = started["session_id"]
         await box.process("wait_for", id, data="password: ", timeout=20)
         with terminal("secret", id[:-2]) as shown:
@@ -46,8 +46,12 @@ async def test_a_person_types_it_and_nobody_sees_it(tmp_path: Path) -> None:
         assert (gone.returncode, b"has ended" in gone.stderr) == (1, True)
 
 
-@pytest.mark.parametrize(("given", "code", "got"), [(b"swordfish\n", 0, b"9\n"), (b"\n", 2, b""), (b"", 2, b"")])
-async def test_without_a_terminal_it_comes_from_the_input(given: bytes, code: int, got: bytes) -> None:
+@pytest.mark.parametrize(
+    ("given", "code", "got"), [(b"swordfish\n", 0, b"9\n"), (b"\n", 2, b""), (b"", 2, b"")]
+)
+async def test_without_a_terminal_it_comes_from_the_input(
+    given: bytes, code: int, got: bytes
+) -> None:
     async with hermetic.open("local", login=False) as env:
         process = await env.start("read -r x; echo ${#x}", id="asking")
         done = run_hermetic("secret", "asking", "--in", env.id, stdin=given)

@@ -1,4 +1,6 @@
-"""Every command obeys the settings, from whatever source they come; the command line's own options override them."""
+"""Every command obeys the settings, from whatever source they come; the command line's own options
+override them.
+"""
 
 import os
 import subprocess
@@ -60,9 +62,14 @@ SOURCES: dict[str, Callable[[Where, str], None]] = {
     "TERMINAL_ENV": lambda where, kind: where.setenv("TERMINAL_ENV", kind),
 }
 every_source = pytest.mark.parametrize("source", SOURCES)
-# All sources are read by one function. What runs in the configured kind is put to each of them; the rest at full size.
+# All sources are read by one function. What runs in the configured kind is put to each of them; the
+# rest at full size.
 any_source = pytest.mark.parametrize(
-    "source", [name if name == "user's file" else pytest.param(name, marks=pytest.mark.full) for name in SOURCES]
+    "source",
+    [
+        name if name == "user's file" else pytest.param(name, marks=pytest.mark.full)
+        for name in SOURCES
+    ],
 )
 
 
@@ -101,14 +108,20 @@ def test_scripts_and_shells_run_there_too(where: Where, source: str) -> None:
 @any_source
 async def test_mcp_clients_get_it_over_both_transports(where: Where, source: str) -> None:
     set_kind(where, source)
-    variables = {name: os.environ[name] for name in ("HERMETIC_ENVIRONMENT", "TERMINAL_ENV") if name in os.environ}
+    variables = {
+        name: os.environ[name]
+        for name in ("HERMETIC_ENVIRONMENT", "TERMINAL_ENV")
+        if name in os.environ
+    }
     async with (
         connected("auto", variables=variables) as by_stdio,
         mcp_server() as server,
         over_http(server, "auto") as by_http,
     ):
         for client in (by_stdio, by_http):
-            told = (await answer(client, "terminal", {"command": "readlink /proc/self/ns/pid"}))["output"]
+            told = (await answer(client, "terminal", {"command": "readlink /proc/self/ns/pid"}))[
+                "output"
+            ]
             assert told.startswith("pid:[")
             assert told.strip() != HERE
 
@@ -135,12 +148,18 @@ def test_a_task_lives_in_the_configured_kind(where: Where, source: str) -> None:
         [found] = [one for one in as_json("envs") if one["task"] == "configured"]
         assert found["kind"] == "sandbox"
         assert (
-            hermetic("run", "--task", "configured", "--", "readlink /proc/self/ns/pid").stdout.decode().strip() != HERE
+            hermetic("run", "--task", "configured", "--", "readlink /proc/self/ns/pid")
+            .stdout.decode()
+            .strip()
+            != HERE
         )
         where.setenv("HERMETIC_ENVIRONMENT", "local")
         done = hermetic("run", "--task", "configured", "--", "true")
         assert done.returncode == 2
-        assert b"lives with other options than your settings or the defaults: kind; name its kind" in done.stderr
+        assert (
+            b"lives with other options than your settings or the defaults: kind; name its kind"
+            in done.stderr
+        )
         assert b"hermetic rm configured" in done.stderr
     finally:
         assert hermetic("rm", "configured").returncode == 0
@@ -188,7 +207,11 @@ OTHERS: dict[str, tuple[tuple[str, ...], int]] = {
 
 
 def test_every_command_is_driven_here() -> None:
-    driven = {words[0] for words in RUNNING.values()} | {"shell", "fleet", "demo", "config"} | OTHERS.keys()
+    driven = (
+        {words[0] for words in RUNNING.values()}
+        | {"shell", "fleet", "demo", "config"}
+        | OTHERS.keys()
+    )
     driven |= {"events"}  # reads no settings; test_background.py drives it
     assert driven == set(COMMANDS)
 
@@ -205,7 +228,9 @@ def test_the_other_commands_work_with_any_settings(
 
 
 def test_the_command_lines_options_go_before_the_settings(where: Where, tmp_path: Path) -> None:
-    where.user(f'[environments.local]\nenv = {{ A = "1", B = "1" }}\ncwd = "{tmp_path}"\nlogin = false\n')
+    where.user(
+        f'[environments.local]\nenv = {{ A = "1", B = "1" }}\ncwd = "{tmp_path}"\nlogin = false\n'
+    )
     assert hermetic("run", "--", "echo $A $PWD").stdout.decode() == f"1 {tmp_path}\n"
     done = hermetic("run", "-o", 'env={"A": "2"}', "-o", "cwd=/", "--", "echo $A $PWD")
     assert done.stdout == b"2 /\n"
@@ -253,7 +278,11 @@ def test_code_obeys_its_section(where: Where) -> None:
     where.user(CODE)
     (where.project / "s.py").write_text(CALLS)
     assert hermetic("code", "s.py").stdout.split() == [b"Asia/Tokyo", b"called"]
-    assert hermetic("code", "--calls", "2", "s.py").stdout.split() == [b"Asia/Tokyo", b"called", b"called"]
+    assert hermetic("code", "--calls", "2", "s.py").stdout.split() == [
+        b"Asia/Tokyo",
+        b"called",
+        b"called",
+    ]
 
 
 def test_code_is_isolated_where_the_settings_say_so(where: Where) -> None:
@@ -276,7 +305,9 @@ def test_the_library_reads_no_settings(where: Where) -> None:
     with library.blocking.open("local") as env:
         assert env.run("echo ${A-none}").output == "none\n"
     with library.blocking.Toolbox() as toolbox:
-        assert "none" in toolbox.call("terminal", {"command": "echo ${A-none}"}, task_id="reads no settings")
+        assert "none" in toolbox.call(
+            "terminal", {"command": "echo ${A-none}"}, task_id="reads no settings"
+        )
         toolbox.close(remove=True)
 
 

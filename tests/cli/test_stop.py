@@ -19,13 +19,19 @@ async def test_a_task_is_frozen_and_released(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         began = await box.terminal("sleep 1000", background=True)
         code, said, _ = await command_line("stop", "t")
-        assert (code, said) == (0, "t: 1 processes frozen; calls are held until `hermetic release`\n")
+        assert (code, said) == (
+            0,
+            "t: 1 processes frozen; calls are held until `hermetic release`\n",
+        )
         assert [hold.environment for hold in holds.holds()] == [id_for_task("t")]
         assert (await box.terminal("true"))["refused_by"] == "stopped"
         assert await command_line("release") == (0, "t: 1 processes go on\n", "")
         assert (await box.process("poll", began["session_id"]))["status"] == "running"
         code, said, _ = await command_line("stop", "--all", "--end")
-        assert (code, said) == (0, "t: 1 processes ended; calls are held until `hermetic release`\n")
+        assert (code, said) == (
+            0,
+            "t: 1 processes ended; calls are held until `hermetic release`\n",
+        )
         assert await command_line("release", "t") == (0, "t: 0 processes go on\n", "")
         assert (await box.process("poll", began["session_id"]))["status"] != "running"
         assert (await box.terminal("true", task="other"))["refused_by"] == "stopped"
@@ -50,14 +56,18 @@ async def test_what_to_stop_has_to_be_named() -> None:
 async def test_what_a_person_runs_in_the_task_goes_on(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         began = await box.terminal("sleep 1000", background=True)
-        command = f"touch {tmp_path}/began; until [ -e {tmp_path}/end ]; do /bin/true; done; echo done"
+        command = (
+            f"touch {tmp_path}/began; until [ -e {tmp_path}/end ]; do /bin/true; done; echo done"
+        )
         running = asyncio.create_task(command_line("run", "--task", "t", "--", command))
         async with asyncio.timeout(60):
             while not (tmp_path / "began").exists():  # noqa: ASYNC110  # a file has no event
                 await asyncio.sleep(0.02)
         records = Records(runtime_root())
         for _ in range(40):  # the person's shell forks all the time
-            assert [done.processes for done in await stop(records, [id_for_task("t")], "freeze")] == [1]
+            assert [
+                done.processes for done in await stop(records, [id_for_task("t")], "freeze")
+            ] == [1]
             await release(records, None)
         assert (await command_line("stop", "t"))[1].startswith("t: 1 processes frozen")
         (tmp_path / "end").touch()

@@ -1,4 +1,6 @@
-"""Standard streams that are closed or full: nothing hangs or goes to a wrong place, one line says what is wrong."""
+"""Standard streams that are closed or full: nothing hangs or goes to a wrong place, one line says
+what is wrong.
+"""
 
 import shlex
 import subprocess
@@ -13,7 +15,11 @@ def shell(text: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[by
     """Runs shell text in which `hermetic` is the command line."""
     program = f'hermetic() {{ {shlex.join(COMMAND)} "$@"; }}\n'
     return subprocess.run(
-        ["bash", "-c", program + text], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, cwd=cwd
+        ["bash", "-c", program + text],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        cwd=cwd,
     )
 
 
@@ -22,7 +28,9 @@ def test_a_closed_input_is_empty() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"end\n", b"")
 
 
-@pytest.mark.parametrize("words", ["run -- 'echo out; exit 3'", "run --json -- 'exit 3'", "run --separate -- 'exit 3'"])
+@pytest.mark.parametrize(
+    "words", ["run -- 'echo out; exit 3'", "run --json -- 'exit 3'", "run --separate -- 'exit 3'"]
+)
 @pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
 def test_closed_streams_take_what_is_printed(words: str, closed: str) -> None:
     done = shell(f"hermetic {words} {closed}")
@@ -32,7 +40,11 @@ def test_closed_streams_take_what_is_printed(words: str, closed: str) -> None:
 @pytest.mark.parametrize("words", ["version", "envs", "envs --json", "ps", "nonsense"])
 def test_every_command_lives_without_streams(words: str) -> None:
     done = shell(f"hermetic {words} <&- >&- 2>&-")
-    assert (done.returncode, done.stdout, done.stderr) == (2 if words == "nonsense" else 0, b"", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2 if words == "nonsense" else 0,
+        b"",
+        b"",
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +64,10 @@ def test_a_full_output_is_told_in_one_line(words: str, code: int) -> None:
 
 
 def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
-    done = shell("mkdir gone; cd gone; rmdir ../gone; hermetic run -- pwd; hermetic run -o cwd=/ -- pwd", tmp_path)
+    done = shell(
+        "mkdir gone; cd gone; rmdir ../gone; hermetic run -- pwd; hermetic run -o cwd=/ -- pwd",
+        tmp_path,
+    )
     assert done.stdout == b"/\n"
     assert done.stderr == (
         b"hermetic: the current directory is gone; change to one that exists, or give the option cwd as a whole path\n"

@@ -30,7 +30,10 @@ def test_version_is_told() -> None:
     ("words", "unneeded"),
     [
         (["version"], {"asyncio"}),
-        (["--help"], {"asyncio", "msgspec", "logging", "subprocess", "hermetic.session", "hermetic.cli.run"}),
+        (
+            ["--help"],
+            {"asyncio", "msgspec", "logging", "subprocess", "hermetic.session", "hermetic.cli.run"},
+        ),
         (["run", "--", "true"], {"hermetic.cli.attach", "hermetic.config", "hermetic.policy"}),
     ],
 )
@@ -41,8 +44,11 @@ from hermetic.cli import main
 atexit.register(lambda: print(*sys.modules))
 main(sys.argv[1:])
 """
-    environ = {name: value for name, value in os.environ.items() if name != "HERMETIC_FULL"}  # it would be a setting
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, env=environ)
+    # it would be a setting
+    environ = {name: value for name, value in os.environ.items() if name != "HERMETIC_FULL"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, env=environ
+    )
     imported = set(done.stdout.splitlines()[-1].split())
     assert "hermetic.cli" in imported
     assert not imported & unneeded
@@ -52,7 +58,9 @@ def test_every_command_has_help_and_is_in_the_documentation_with_its_options(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     whole = hermetic("--help").stdout.decode()
-    with open(os.path.join(os.path.dirname(__file__), "../../docs/cli.md"), encoding="utf-8") as page:
+    with open(
+        os.path.join(os.path.dirname(__file__), "../../docs/cli.md"), encoding="utf-8"
+    ) as page:
         documentation = page.read()
     for name in COMMANDS:
         assert re.search(rf"^ +{name}\b", whole, re.MULTILINE)
@@ -62,7 +70,9 @@ def test_every_command_has_help_and_is_in_the_documentation_with_its_options(
         assert f"hermetic {name}" in told
         assert re.search(rf"^## .*`hermetic {name}\b", documentation, re.MULTILINE)
         for option in re.findall(r"(--[a-z-]+)", told):
-            assert option == "--help" or f"`{option}" in documentation or f" {option}" in documentation, (name, option)
+            assert (
+                option == "--help" or f"`{option}" in documentation or f" {option}" in documentation
+            ), (name, option)
 
 
 def test_doctor_tries_what_is_here() -> None:
@@ -180,7 +190,9 @@ def test_without_a_prompt_the_demonstration_starts_no_console(words: tuple[str, 
 
 
 def interrupt(process: "subprocess.Popen[bytes]") -> int:
-    """The exit code after Ctrl-C, pressed again where it came between the prompt and readline's wait for input."""
+    """The exit code after Ctrl-C, pressed again where it came between the prompt and readline's
+    wait for input.
+    """
     for _ in range(5):
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -196,7 +208,13 @@ def read_until(fd: int, text: bytes) -> bytes:
 
 
 def test_sizes_and_times_are_for_people() -> None:
-    assert [size(n) for n in (0, 1023, 1536, 5 << 20, 3 << 30)] == ["0 B", "1023 B", "1.5 KiB", "5.0 MiB", "3.0 GiB"]
+    assert [size(n) for n in (0, 1023, 1536, 5 << 20, 3 << 30)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "5.0 MiB",
+        "3.0 GiB",
+    ]
     assert [span(s) for s in (0.0004, 0.35, 12, 300, 7200, 200000)] == [
         "0.4 ms",
         "350 ms",

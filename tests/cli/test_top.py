@@ -71,7 +71,9 @@ async def test_live_it_shows_a_start_at_once_and_restores_the_terminal(leave: by
             assert shown.rest().endswith("\x1b[?25h\x1b[?1049l")
 
 
-async def test_once_is_obeyed_at_a_terminal_and_a_dumb_one_gets_no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_once_is_obeyed_at_a_terminal_and_a_dumb_one_gets_no_screen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with opened("plain"):
         for words, term in ((("top", "--once"), "xterm"), (("top",), "dumb")):
             monkeypatch.setenv("TERM", term)
@@ -89,7 +91,9 @@ async def test_it_follows_environments_that_come_and_go() -> None:
             async with opened("second"):
                 assert {"first", "second"} <= {usage.task for usage in await monitor.sample()}
         async with asyncio.timeout(30):
-            while {"first", "second"} & {usage.task for usage in await monitor.sample() if usage.state == "alive"}:
+            while {"first", "second"} & {
+                usage.task for usage in await monitor.sample() if usage.state == "alive"
+            }:
                 await monitor.changed.wait()
                 monitor.changed.clear()
     finally:
@@ -109,7 +113,9 @@ async def test_it_prolongs_no_lease() -> None:
         await asyncio.to_thread(program, "rm", "left alone")
 
 
-async def test_an_environment_that_does_not_answer_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_environment_that_does_not_answer_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("hermetic.cli.top.ANSWER_SECONDS", 0.5)
     async with opened("stuck") as stuck, opened("well"):
         monitor = Monitor()

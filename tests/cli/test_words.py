@@ -1,4 +1,6 @@
-"""The command line's own words: what was probably meant, what it waits for, and plain characters where it must."""
+"""The command line's own words: what was probably meant, what it waits for, and plain characters
+where it must.
+"""
 
 import asyncio
 import subprocess
@@ -34,16 +36,34 @@ def code_of(words: tuple[str, ...]) -> object:
     ("words", "says"),
     [
         (("rnu",), "no command 'rnu'; did you mean run? there are run, shell, code, fleet, ps"),
-        (("run", "--tmeout", "5", "--", "ls"), "unknown: --tmeout; did you mean --timeout? `hermetic run --help`"),
-        (("ps", "--jsno"), "unknown: --jsno; did you mean --json? `hermetic ps --help` tells the options"),
+        (
+            ("run", "--tmeout", "5", "--", "ls"),
+            "unknown: --tmeout; did you mean --timeout? `hermetic run --help`",
+        ),
+        (
+            ("ps", "--jsno"),
+            "unknown: --jsno; did you mean --json? `hermetic ps --help` tells the options",
+        ),
         (("kill",), "the following arguments are required: ID; `hermetic kill --help` tells more"),
         (("run",), "give the COMMAND to run: hermetic run [OPTION…] -- COMMAND…"),
         (("run", "--"), "give the COMMAND to run"),
-        (("run", "--image", "x", "ls"), "--image is no option of the kind local; Valid: cwd, env, "),
-        (("run", "-o", "leese=1", "ls"), "-o leese=… is no option of the kind local; did you mean 'lease'? Valid: "),
+        (
+            ("run", "--image", "x", "ls"),
+            "--image is no option of the kind local; Valid: cwd, env, ",
+        ),
+        (
+            ("run", "-o", "leese=1", "ls"),
+            "-o leese=… is no option of the kind local; did you mean 'lease'? Valid: ",
+        ),
         (("run", "--env", "ssh", "ls"), "ssh needs --host"),
-        (("run", "--env", "dokcer", "ls"), "--env: unknown environment kind 'dokcer'; did you mean 'docker'?"),
-        (("run", "--timeout", "0", "ls"), "--timeout is seconds above zero; leave it out for no limit"),
+        (
+            ("run", "--env", "dokcer", "ls"),
+            "--env: unknown environment kind 'dokcer'; did you mean 'docker'?",
+        ),
+        (
+            ("run", "--timeout", "0", "ls"),
+            "--timeout is seconds above zero; leave it out for no limit",
+        ),
         (("demo", "--host", "x"), "--host is no option of the kind local; "),
     ],
 )
@@ -68,9 +88,12 @@ def ascii_only(*words: str) -> "subprocess.CompletedProcess[bytes]":
     """The command line with an output that takes ASCII alone."""
     code = "import sys; from hermetic.cli import main; sys.exit(main(sys.argv[1:]))"
     return subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, timeout=60, stdin=subprocess.DEVNULL,
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
         env={"PATH": "/usr/bin:/bin", "PYTHONIOENCODING": "ascii", "HOME": "/nonexistent"},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("command", ["", "run"])
@@ -100,7 +123,9 @@ def test_other_output_is_plain_too(tmp_path: Path) -> None:
     assert b"[OPTION...]" in done.stderr
 
 
-def test_the_real_home_is_judged(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_real_home_is_judged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("HOME", "/srv/homes/me")
     assert main(["policy", "check", "rm -rf ~/work"]) == 4
     assert "deletes files outside the workspace: /srv/homes/me/work" in capsys.readouterr().out
@@ -112,7 +137,9 @@ def test_the_real_home_is_judged(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 @pytest.fixture
 def slow_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A client of docker that says nothing for as long as its file is there."""
-    (tmp_path / "docker").write_text('#!/bin/sh\nwhile [ -e "$0.wait" ]; do sleep 0.05; done\nexit 1\n')
+    (tmp_path / "docker").write_text(
+        '#!/bin/sh\nwhile [ -e "$0.wait" ]; do sleep 0.05; done\nexit 1\n'
+    )
     (tmp_path / "docker").chmod(0o755)
     (tmp_path / "docker.wait").touch()
     monkeypatch.setenv("HERMETIC_DOCKER_BINARY", str(tmp_path / "docker"))
@@ -120,7 +147,8 @@ def slow_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "words", [("run", "--env", "docker", "--image", "x:1", "ls"), ("code", "--env", "docker", "s.py")]
+    "words",
+    [("run", "--env", "docker", "--image", "x:1", "ls"), ("code", "--env", "docker", "s.py")],
 )
 async def test_a_slow_start_is_told_at_a_terminal(
     words: tuple[str, ...], slow_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -137,7 +165,10 @@ async def test_the_task_or_process_that_was_probably_meant_is_named() -> None:
     async with library.open("local", task="release-notes") as environment:
         try:
             await environment.start("sleep 300", id="server")
-            for words, near in ((("rm", "relaese-notes"), "release-notes"), (("logs", "sevrer"), "server")):
+            for words, near in (
+                (("rm", "relaese-notes"), "release-notes"),
+                (("logs", "sevrer"), "server"),
+            ):
                 done = await asyncio.to_thread(hermetic, *words)
                 assert done.returncode == 1
                 assert f"is known here; did you mean {near}? `hermetic " in done.stderr.decode()

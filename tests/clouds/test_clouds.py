@@ -1,4 +1,6 @@
-"""Kinds of cloud vendors: with the real SDKs where they are installed, and what is said where they are not."""
+"""Kinds of cloud vendors: with the real SDKs where they are installed, and what is said where they
+are not.
+"""
 
 import asyncio
 import contextlib
@@ -32,13 +34,33 @@ LONGEST_LINE = 4000  # characters that a terminal keeps for a shell without line
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_works_by_its_real_sdk(kind: str, tmp_path: Path) -> None:
-    words = ["--noconftest", "-q", "-x", "-c", os.devnull, "-p", "no:cacheprovider", "-W", "error", f"--rootdir={SDK}"]
+    words = [
+        "--noconftest",
+        "-q",
+        "-x",
+        "-c",
+        os.devnull,
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "error",
+        f"--rootdir={SDK}",
+    ]
     with standin(kind, tmp_path / "standin") as variables:
-        environ = {**os.environ, **variables, "CLOUD_KIND": kind, "HERMETIC_DATA_DIR": str(tmp_path / "data")}
+        environ = {
+            **os.environ,
+            **variables,
+            "CLOUD_KIND": kind,
+            "HERMETIC_DATA_DIR": str(tmp_path / "data"),
+        }
         done = subprocess.run(
             [installed(kind), "-m", "pytest", *words, SDK / "test_cloud.py"],
-            cwd=tmp_path, env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            cwd=tmp_path,
+            env=environ,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     assert "passed" in done.stdout
     assert not is_full() or "skipped" not in done.stdout
@@ -62,7 +84,10 @@ async def test_without_its_sdk_a_kind_says_what_to_install(absent: str) -> None:
 
 def test_the_line_that_opens_the_stream_fits_every_terminal() -> None:
     socket_path = "/var/tmp/hermetic-1000000000/run/t-0123456789abcdef.01234567/s"
-    assert len(python_line(BRIDGE, socket_path, "30", python="/home/somebody/.h/python3")) < LONGEST_LINE
+    assert (
+        len(python_line(BRIDGE, socket_path, "30", python="/home/somebody/.h/python3"))
+        < LONGEST_LINE
+    )
 
 
 class Bridge:
@@ -72,7 +97,9 @@ class Bridge:
 
     def __init__(self, path: str, silence: int) -> None:
         words = [sys.executable, "-I", "-S", "-c", BRIDGE, path, str(silence)]
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
         self.writes = 0
 
     async def write(self, data: bytes) -> None:
@@ -121,7 +148,9 @@ async def test_bytes_pass_unchanged_in_messages_of_any_size(tmp_path: Path) -> N
         await asyncio.to_thread(bridge.end)
 
 
-async def test_an_idle_stream_is_kept_and_a_silent_one_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_stream_is_kept_and_a_silent_one_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "KEEPALIVE", 0.1)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
@@ -143,7 +172,9 @@ class Mute(Bridge):
         return b""
 
 
-async def test_a_stream_without_answers_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_without_answers_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "KEEPALIVE", 0.1)
     monkeypatch.setattr(streams, "SILENCE", 1.0)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -218,7 +249,9 @@ async def test_the_answer_of_a_bridge_follows_the_noise_of_a_shell(tmp_path: Pat
 
 
 class Swallowing(Daytona):
-    """A vendor whose call returns though it was cancelled, as `asyncio.wait_for` of Python 3.11 can."""
+    """A vendor whose call returns though it was cancelled, as `asyncio.wait_for` of Python 3.11
+    can.
+    """
 
     creating: ClassVar[asyncio.Event]
     ended: ClassVar[list[str]] = []
@@ -244,7 +277,9 @@ class Swallowing(Daytona):
         self.ended.append("ended")
 
 
-async def test_a_cancelled_start_ends_its_sandbox_though_the_sdk_swallows_that(tmp_path: Path) -> None:
+async def test_a_cancelled_start_ends_its_sandbox_though_the_sdk_swallows_that(
+    tmp_path: Path,
+) -> None:
     Swallowing.creating, backend = asyncio.Event(), Swallowing({"image": "x"})
     starting = asyncio.ensure_future(
         backend.start(id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label="")
@@ -286,7 +321,9 @@ class Client:
         self.is_closed = True
 
 
-async def test_a_client_of_the_sdk_is_closed_though_its_user_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_of_the_sdk_is_closed_though_its_user_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     client = Client()
     monkeypatch.setattr(daytona, "_sdk", lambda: client)
 
@@ -351,7 +388,9 @@ async def test_a_terminal_that_is_being_created_when_its_opener_is_cancelled_is_
 
 
 @pytest.mark.parametrize(("make", "answer"), [(True, b"-"), (False, b"?")])
-async def test_a_bridge_says_why_it_does_not_open(tmp_path: Path, make: bool, answer: bytes) -> None:
+async def test_a_bridge_says_why_it_does_not_open(
+    tmp_path: Path, make: bool, answer: bytes
+) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         if make:
             listener.bind(str(tmp_path / "s"))  # no listener

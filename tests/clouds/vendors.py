@@ -14,7 +14,9 @@ ENDING_SECONDS = 60.0
 
 
 def installed(kind: str) -> str:
-    """The Python of an environment that has this checkout with the extra of a kind; made on first use."""
+    """The Python of an environment that has this checkout with the extra of a kind; made on first
+    use.
+    """
     return shared(kind, f"[{kind},screen]")
 
 
@@ -23,7 +25,9 @@ def standin(kind: str, at: Path) -> Iterator[dict[str, str]]:
     """A stand-in that runs, as the variables by which the SDK finds it."""
     at.mkdir()
     words = [installed(kind), str(SDK / f"{kind}_server.py"), str(at)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:

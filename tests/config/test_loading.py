@@ -26,7 +26,9 @@ class Machine:
         self.user_file = self.home / ".config" / "hermetic" / "config.toml"
         self.user_file.parent.mkdir(parents=True)
 
-    def load(self, *, user: str = "", project: str = "", where: str = ".", **variables: str) -> Settings:
+    def load(
+        self, *, user: str = "", project: str = "", where: str = ".", **variables: str
+    ) -> Settings:
         """The settings with these files and variables."""
         if user:
             self.user_file.write_text(user)
@@ -43,7 +45,11 @@ def machine(tmp_path: Path) -> Machine:
 def test_without_anything_everything_has_its_default(machine: Machine) -> None:
     settings = machine.load()
     assert settings == Settings()
-    assert (settings.environment.kind, settings.terminal.timeout, settings.terminal.longest_timeout) == (
+    assert (
+        settings.environment.kind,
+        settings.terminal.timeout,
+        settings.terminal.longest_timeout,
+    ) == (
         "local",
         180,
         600,
@@ -82,30 +88,51 @@ def test_the_users_file_may_be_named(machine: Machine, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "network"),
-    [("True", True), ("False", False), ("false", False), ("0", False), ("no", False), ("lab", "lab")],
+    [
+        ("True", True),
+        ("False", False),
+        ("false", False),
+        ("0", False),
+        ("no", False),
+        ("lab", "lab"),
+    ],
 )
-def test_yes_and_no_are_understood_where_a_name_is_possible_too(machine: Machine, text: str, network: object) -> None:
+def test_yes_and_no_are_understood_where_a_name_is_possible_too(
+    machine: Machine, text: str, network: object
+) -> None:
     # Hermes Agent writes its own settings as Python does.
-    settings = machine.load(TERMINAL_ENV="docker", TERMINAL_DOCKER_IMAGE="x:1", TERMINAL_DOCKER_NETWORK=text)
+    settings = machine.load(
+        TERMINAL_ENV="docker", TERMINAL_DOCKER_IMAGE="x:1", TERMINAL_DOCKER_NETWORK=text
+    )
     assert settings.options["network"] == network
     if text in ("True", "False"):
-        ours = machine.load(HERMETIC_ENVIRONMENT="docker", HERMETIC_DOCKER_IMAGE="x:1", HERMETIC_DOCKER_NETWORK=text)
+        ours = machine.load(
+            HERMETIC_ENVIRONMENT="docker", HERMETIC_DOCKER_IMAGE="x:1", HERMETIC_DOCKER_NETWORK=text
+        )
         assert ours.options["network"] is network
 
 
 def test_a_kind_gets_its_own_options(machine: Machine) -> None:
     docker = '[environments.docker]\nimage = "x:1"\ncpu = 2\n'
     user = f'[environment]\nkind = "docker"\nlease = 60\n{docker}[environments.ssh]\nhost = "h"\n'
-    settings = machine.load(user=user, HERMETIC_DOCKER_NETWORK="false", HERMETIC_DOCKER_VOLUMES="a:/a, b:/b")
+    settings = machine.load(
+        user=user, HERMETIC_DOCKER_NETWORK="false", HERMETIC_DOCKER_VOLUMES="a:/a, b:/b"
+    )
     assert settings.environment.kind == "docker"
     assert settings.options == {
-        "lease": 60, "image": "x:1", "cpu": 2.0, "network": False, "volumes": ("a:/a", "b:/b"),
-    }  # fmt: skip
+        "lease": 60,
+        "image": "x:1",
+        "cpu": 2.0,
+        "network": False,
+        "volumes": ("a:/a", "b:/b"),
+    }
     catalog.find("docker")(settings.options)  # the backend takes them
 
 
 def test_an_environment_opens_with_them(machine: Machine, tmp_path: Path) -> None:
-    settings = machine.load(user=f'[environment]\ncwd = "{tmp_path}"\n[environments.local]\nenv = {{ A = "1" }}\n')
+    settings = machine.load(
+        user=f'[environment]\ncwd = "{tmp_path}"\n[environments.local]\nenv = {{ A = "1" }}\n'
+    )
     with hermetic.blocking.open(settings.environment.kind, **settings.options) as env:
         assert env.run("echo $PWD $A").output == f"{tmp_path} 1\n"
 
@@ -113,21 +140,42 @@ def test_an_environment_opens_with_them(machine: Machine, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[terminl]\ntimeout = 1", ":1: no section 'terminl'; did you mean 'terminal'? Valid: approvals, code_exec"),
-        ("\n[terminal]\n\ntimout = 1", ":4: no setting 'timout' in [terminal]; did you mean 'timeout'? Valid: k"),
-        ("[terminal]\ntimeout = 'soon'", ":2: terminal.timeout cannot be 'soon': Expected `float`, got `str`"),
+        (
+            "[terminl]\ntimeout = 1",
+            ":1: no section 'terminl'; did you mean 'terminal'? Valid: approvals, code_exec",
+        ),
+        (
+            "\n[terminal]\n\ntimout = 1",
+            ":4: no setting 'timout' in [terminal]; did you mean 'timeout'? Valid: k",
+        ),
+        (
+            "[terminal]\ntimeout = 'soon'",
+            ":2: terminal.timeout cannot be 'soon': Expected `float`, got `str`",
+        ),
         ("[terminal]\ntimeout = 0", ":2: terminal.timeout cannot be 0: Expected `float` > 0.0"),
         ("terminal.output_characters = 5", ":1: terminal.output_characters cannot be 5"),
         ("terminal = 5", ":1: terminal must be a table: [terminal]"),
-        ("[environment]\nkind = 'dokcer'", ":2: unknown environment kind 'dokcer'; did you mean 'docker'? Valid: "),
+        (
+            "[environment]\nkind = 'dokcer'",
+            ":2: unknown environment kind 'dokcer'; did you mean 'docker'? Valid: ",
+        ),
         ("[environments.dokcer]\nimage = 'x'", ":2: unknown environment kind 'dokcer'"),
-        ("[environments.docker]\nimag = 'x'", ":2: 'docker' has no option 'imag'; did you mean 'image'? Valid: cpu"),
-        ("[environments]\ndocker = 1", ":2: the options of a kind are a table: [environments.docker]"),
-        ("[environment]\nkind = 'docker'\n[environments.docker]\ncpu = 'x'", ":4: environments.docker.cpu cannot be"),
+        (
+            "[environments.docker]\nimag = 'x'",
+            ":2: 'docker' has no option 'imag'; did you mean 'image'? Valid: cpu",
+        ),
+        (
+            "[environments]\ndocker = 1",
+            ":2: the options of a kind are a table: [environments.docker]",
+        ),
+        (
+            "[environment]\nkind = 'docker'\n[environments.docker]\ncpu = 'x'",
+            ":4: environments.docker.cpu cannot be",
+        ),
         ("[terminal\ntimeout = 1", ":1: this is no TOML: Expected ']'"),
         ("trusted_projects = 'x'", ":1: trusted_projects must be a list of directories"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_in_a_file_is_told_with_its_line_and_what_would_be_right(
     machine: Machine, text: str, says: str
 ) -> None:
@@ -139,18 +187,48 @@ def test_a_mistake_in_a_file_is_told_with_its_line_and_what_would_be_right(
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
-        ("HERMETIC_TERMINAL_TIMOUT", "1", "HERMETIC_TERMINAL_TIMOUT: terminal has no setting 'timout'; did you mean"),
-        ("HERMETIC_DOCKER_IMAG", "x", "HERMETIC_DOCKER_IMAG: 'docker' has no option 'imag'; did you mean 'image'?"),
-        ("HERMETIC_TERMINAL_TIMEOUT", "soon", "HERMETIC_TERMINAL_TIMEOUT: terminal.timeout cannot be 'soon'"),
-        ("HERMETIC_ENVIRONMENT", "dokcer", "HERMETIC_ENVIRONMENT: unknown environment kind 'dokcer'; did you mean"),
-        ("HERMETIC_REDACTION_ENABLED", "maybe", "HERMETIC_REDACTION_ENABLED: redaction.enabled cannot be 'maybe'"),
-        ("TERMINAL_ENV", "cloud", "TERMINAL_ENV: unknown environment kind 'cloud'; Valid: apptainer, daytona, docker"),
+        (
+            "HERMETIC_TERMINAL_TIMOUT",
+            "1",
+            "HERMETIC_TERMINAL_TIMOUT: terminal has no setting 'timout'; did you mean",
+        ),
+        (
+            "HERMETIC_DOCKER_IMAG",
+            "x",
+            "HERMETIC_DOCKER_IMAG: 'docker' has no option 'imag'; did you mean 'image'?",
+        ),
+        (
+            "HERMETIC_TERMINAL_TIMEOUT",
+            "soon",
+            "HERMETIC_TERMINAL_TIMEOUT: terminal.timeout cannot be 'soon'",
+        ),
+        (
+            "HERMETIC_ENVIRONMENT",
+            "dokcer",
+            "HERMETIC_ENVIRONMENT: unknown environment kind 'dokcer'; did you mean",
+        ),
+        (
+            "HERMETIC_REDACTION_ENABLED",
+            "maybe",
+            "HERMETIC_REDACTION_ENABLED: redaction.enabled cannot be 'maybe'",
+        ),
+        (
+            "TERMINAL_ENV",
+            "cloud",
+            "TERMINAL_ENV: unknown environment kind 'cloud'; Valid: apptainer, daytona, docker",
+        ),
         ("TERMINAL_TIMEOUT", "soon", "TERMINAL_TIMEOUT: terminal.timeout cannot be 'soon'"),
         ("TERMINAL_SSH_PORT", "x", "TERMINAL_SSH_PORT: environments.ssh.port cannot be 'x'"),
-        ("TERMINAL_DOCKER_ENV", "[1", "TERMINAL_DOCKER_ENV: environments.docker.env cannot be '[1'"),
+        (
+            "TERMINAL_DOCKER_ENV",
+            "[1",
+            "TERMINAL_DOCKER_ENV: environments.docker.env cannot be '[1'",
+        ),
     ],
 )
-def test_a_mistake_in_a_variable_is_told(machine: Machine, variable: str, value: str, says: str) -> None:
+def test_a_mistake_in_a_variable_is_told(
+    machine: Machine, variable: str, value: str, says: str
+) -> None:
     kind = {"TERMINAL_SSH_PORT": "ssh", "TERMINAL_DOCKER_ENV": "docker"}.get(variable)
     with pytest.raises(ConfigError) as caught:
         machine.load(**{variable: value, **({"TERMINAL_ENV": kind} if kind else {})})
@@ -167,19 +245,34 @@ def test_variables_of_other_parts_are_let_be(machine: Machine) -> None:
     assert machine.load(**others) == Settings()
 
 
-@pytest.mark.parametrize(("text", "value"), [("yes", True), ("1", True), ("TRUE", True), ("off", False), ("0", False)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("yes", True), ("1", True), ("TRUE", True), ("off", False), ("0", False)]
+)
 def test_yes_and_no_have_several_spellings(machine: Machine, text: str, value: bool) -> None:
     assert machine.load(HERMETIC_REDACTION_ENABLED=text).redaction.enabled is value
 
 
 SPELLED = {
-    "kind": "sandbox", "enabled": "no", "variables": "A,B", "mode": "deny", "answers": "queue", "nobody": "allow",
-    "wait": "no", "always_days": "7", "passthrough": "A", "isolated": "yes", "warm": "no", "home": "profile",
-    "across_processes": "no", "credential_files": "a,b", "record": "all", "search_backend": "off",
+    "kind": "sandbox",
+    "enabled": "no",
+    "variables": "A,B",
+    "mode": "deny",
+    "answers": "queue",
+    "nobody": "allow",
+    "wait": "no",
+    "always_days": "7",
+    "passthrough": "A",
+    "isolated": "yes",
+    "warm": "no",
+    "home": "profile",
+    "across_processes": "no",
+    "credential_files": "a,b",
+    "record": "all",
+    "search_backend": "off",
     "extract_backend": "off",
     "programs": '[{"x": {"reads": "f"}}]',
     "rules": '[{"decision": "ask", "command": ["x"], "matches": ["x 1"]}]',
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("variable", ["SUDO_PASSWORD", "HERMETIC_SUDO_PASSWORD"])
@@ -197,7 +290,9 @@ def test_every_setting_can_be_a_variable(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(("text", "hosts"), [("true", ("*",)), ("0", ()), ("", ())])
-def test_private_addresses_are_allowed_as_in_the_original(machine: Machine, text: str, hosts: tuple[str, ...]) -> None:
+def test_private_addresses_are_allowed_as_in_the_original(
+    machine: Machine, text: str, hosts: tuple[str, ...]
+) -> None:
     assert machine.load(HERMES_ALLOW_PRIVATE_URLS=text).web.private_hosts == hosts
 
 
@@ -236,14 +331,21 @@ class TestAProject:
         ],
     )
     def test_cannot_open_the_machine(self, machine: Machine, text: str) -> None:
-        with pytest.raises(ConfigError, match=r"hermetic\.toml:2: a project cannot set .* trusted_projects = "):
+        with pytest.raises(
+            ConfigError, match=r"hermetic\.toml:2: a project cannot set .* trusted_projects = "
+        ):
             machine.load(project=text)
 
     def test_cannot_leave_the_isolation_that_the_user_chose(self, machine: Machine) -> None:
         user, project = "[environment]\nkind = 'docker'\n", "[environment]\nkind = 'local'\n"
-        with pytest.raises(ConfigError, match=r"hermetic\.toml:2: a project cannot set environment.kind"):
+        with pytest.raises(
+            ConfigError, match=r"hermetic\.toml:2: a project cannot set environment.kind"
+        ):
             machine.load(user=user, project=project)
-        assert machine.load(user=user, project="[environment]\nkind = 'sandbox'\n").environment.kind == "sandbox"
+        assert (
+            machine.load(user=user, project="[environment]\nkind = 'sandbox'\n").environment.kind
+            == "sandbox"
+        )
 
     def test_may_say_what_it_needs(self, machine: Machine) -> None:
         options = "[environments.docker]\nimage = 'x'\nsetup = 'make deps'\nnetwork = false\n"
@@ -252,7 +354,9 @@ class TestAProject:
 
     def test_may_say_more_when_the_user_trusts_it(self, machine: Machine) -> None:
         user = f"trusted_projects = ['{machine.project}']\n"
-        settings = machine.load(user=user, project="[environments.local]\npassthrough = ['TOKEN']\n")
+        settings = machine.load(
+            user=user, project="[environments.local]\npassthrough = ['TOKEN']\n"
+        )
         assert settings.options == {"passthrough": ("TOKEN",)}
 
     def test_of_another_user_is_refused(self, machine: Machine) -> None:
@@ -279,7 +383,14 @@ class TestApprovals:
 
     @pytest.mark.parametrize(
         "text",
-        ["mode = 'allow'", "mode = 'ask'", "nobody = 'allow'", "file = '/tmp/x'", "timeout = 1", "answers = 'queue'"],
+        [
+            "mode = 'allow'",
+            "mode = 'ask'",
+            "nobody = 'allow'",
+            "file = '/tmp/x'",
+            "timeout = 1",
+            "answers = 'queue'",
+        ],
     )
     def test_a_project_only_tightens(self, machine: Machine, text: str) -> None:
         with pytest.raises(ConfigError, match="a project cannot set"):
@@ -317,15 +428,23 @@ class TestApprovals:
             ("[[approvals.rules]]\ndecision = 'allow'\n", "one of command, path and network"),
             ("[[approvals.rules]]\ndecision = 'maybe'\n", "approvals.rules cannot be"),
             ("[[approvals.rules]]\ndecision = 'ask'\ncommand = ['x']\n", "needs matches"),
-            ("[[approvals.rules]]\ndecision = 'ask'\ncommand = ['x']\nmatches = ['y']\n", "does not apply to 'y'"),
+            (
+                "[[approvals.rules]]\ndecision = 'ask'\ncommand = ['x']\nmatches = ['y']\n",
+                "does not apply to 'y'",
+            ),
             (
                 "[[approvals.rules]]\ndecision = 'ask'\ncommand = ['x']\nmatches = ['x']\nspares = ['x 1']\n",
                 "it spares",
             ),
-            ("[[approvals.rules]]\ndecision = 'ask'\ncommand = ['x']\nmatch = ['x']\n", "unknown field"),
+            (
+                "[[approvals.rules]]\ndecision = 'ask'\ncommand = ['x']\nmatch = ['x']\n",
+                "unknown field",
+            ),
         ],
     )
-    def test_what_is_wrong_is_refused_with_its_reason(self, machine: Machine, text: str, problem: str) -> None:
+    def test_what_is_wrong_is_refused_with_its_reason(
+        self, machine: Machine, text: str, problem: str
+    ) -> None:
         with pytest.raises(ConfigError, match=problem):
             machine.load(user=text)
 
@@ -347,7 +466,9 @@ def test_a_profile_its_home_and_its_files_reach_the_kinds_that_have_them(machine
 
 
 def test_credential_files_may_have_the_originals_name(machine: Machine) -> None:
-    settings = machine.load(user='[environment]\nkind = "sandbox"\n[terminal]\ncredential_files = ["mail.json"]\n')
+    settings = machine.load(
+        user='[environment]\nkind = "sandbox"\n[terminal]\ncredential_files = ["mail.json"]\n'
+    )
     assert settings.options == {"credential_files": ("mail.json",)}
     assert settings.environment.credential_files == ("mail.json",)
 
@@ -373,18 +494,29 @@ def test_a_password_that_others_can_read_is_refused_and_none_is_shown(machine: M
 def test_what_models_may_not_see_is_gathered(machine: Machine) -> None:
     environ = {"GITHUB_TOKEN": "t0k3n-value", "CUSTOM": "s3cr3t-value", "HOME": "/h"}
     settings = machine.load(
-        SUDO_PASSWORD="hunter22", HERMETIC_REDACTION_VARIABLES="CUSTOM", HERMETIC_LOCAL_ENV='{"API_KEY": "k3y-of-mine"}'
+        SUDO_PASSWORD="hunter22",
+        HERMETIC_REDACTION_VARIABLES="CUSTOM",
+        HERMETIC_LOCAL_ENV='{"API_KEY": "k3y-of-mine"}',
     )
     found = {secret.name: secret.value for secret in settings.known_secrets(environ)}
     assert found == {
-        "sudo password": "hunter22", "CUSTOM": "s3cr3t-value", "API_KEY": "k3y-of-mine", "GITHUB_TOKEN": "t0k3n-value",
-    }  # fmt: skip
+        "sudo password": "hunter22",
+        "CUSTOM": "s3cr3t-value",
+        "API_KEY": "k3y-of-mine",
+        "GITHUB_TOKEN": "t0k3n-value",
+    }
 
 
 OF_KINDS = [
-    *(name for name in ORIGINAL if all(one.startswith("environments.") for one in original_settings(name))),
-    "TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE", "TERMINAL_DOCKER_RUN_AS_HOST_USER", "HERMETIC_DOCKER_ENV",
-]  # fmt: skip
+    *(
+        name
+        for name in ORIGINAL
+        if all(one.startswith("environments.") for one in original_settings(name))
+    ),
+    "TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE",
+    "TERMINAL_DOCKER_RUN_AS_HOST_USER",
+    "HERMETIC_DOCKER_ENV",
+]
 
 
 class TestTheOriginalsVariables:
@@ -395,17 +527,23 @@ class TestTheOriginalsVariables:
         settings = machine.load(TERMINAL_ENV="docker", TERMINAL_DOCKER_IMAGE="debian:12")
         assert (settings.environment.kind, settings.options) == ("docker", {"image": "debian:12"})
         settings = machine.load(TERMINAL_ENV="singularity")
-        assert (settings.environment.kind, settings.options) == ("apptainer", {"image": f"docker://{DEFAULT_IMAGE}"})
-        assert machine.load(TERMINAL_ENV="singularity", TERMINAL_SINGULARITY_IMAGE="a.sif").options == {
-            "image": "a.sif"
-        }
+        assert (settings.environment.kind, settings.options) == (
+            "apptainer",
+            {"image": f"docker://{DEFAULT_IMAGE}"},
+        )
+        assert machine.load(
+            TERMINAL_ENV="singularity", TERMINAL_SINGULARITY_IMAGE="a.sif"
+        ).options == {"image": "a.sif"}
 
     def test_choose_the_directory(self, machine: Machine) -> None:
         assert machine.load(TERMINAL_CWD="/srv").options == {"cwd": "/srv"}
-        assert machine.load(TERMINAL_ENV="ssh", TERMINAL_SSH_HOST="h").options == {"host": "h"}  # its own default is ~
+        # its own default is ~
+        assert machine.load(TERMINAL_ENV="ssh", TERMINAL_SSH_HOST="h").options == {"host": "h"}
 
     @pytest.mark.parametrize("path", ["/home/me/app", "/" + "Users/me", "C:\\app", "C:/app"])
-    def test_do_not_take_a_home_of_this_machine_elsewhere(self, machine: Machine, path: str) -> None:
+    def test_do_not_take_a_home_of_this_machine_elsewhere(
+        self, machine: Machine, path: str
+    ) -> None:
         settings = machine.load(TERMINAL_ENV="docker", TERMINAL_CWD=path)
         assert "cwd" not in settings.options
         assert settings.notes == (
@@ -415,7 +553,9 @@ class TestTheOriginalsVariables:
 
     def test_set_times(self, machine: Machine) -> None:
         settings = machine.load(
-            TERMINAL_TIMEOUT="90", TERMINAL_LIFETIME_SECONDS="600", TERMINAL_MAX_FOREGROUND_TIMEOUT="1200"
+            TERMINAL_TIMEOUT="90",
+            TERMINAL_LIFETIME_SECONDS="600",
+            TERMINAL_MAX_FOREGROUND_TIMEOUT="1200",
         )
         assert (settings.terminal.timeout, settings.terminal.longest_timeout) == (90, 1200)
         assert settings.options == {"lease": 600}
@@ -432,19 +572,34 @@ class TestTheOriginalsVariables:
 
     def test_shape_a_container(self, machine: Machine) -> None:
         settings = machine.load(
-            TERMINAL_ENV="docker", TERMINAL_CONTAINER_CPU="2", TERMINAL_CONTAINER_MEMORY="512",
-            TERMINAL_CONTAINER_DISK="1024", TERMINAL_DOCKER_PERSIST_ACROSS_PROCESSES="false",
-            TERMINAL_CONTAINER_PERSISTENT="true", TERMINAL_DOCKER_VOLUMES='["/a:/a"]', TERMINAL_DOCKER_ENV='{"A": "1"}',
-            TERMINAL_DOCKER_FORWARD_ENV='["B"]', TERMINAL_DOCKER_EXTRA_ARGS='["--dns=1.1.1.1"]',
-            TERMINAL_DOCKER_NETWORK="false", TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE="true",
+            TERMINAL_ENV="docker",
+            TERMINAL_CONTAINER_CPU="2",
+            TERMINAL_CONTAINER_MEMORY="512",
+            TERMINAL_CONTAINER_DISK="1024",
+            TERMINAL_DOCKER_PERSIST_ACROSS_PROCESSES="false",
+            TERMINAL_CONTAINER_PERSISTENT="true",
+            TERMINAL_DOCKER_VOLUMES='["/a:/a"]',
+            TERMINAL_DOCKER_ENV='{"A": "1"}',
+            TERMINAL_DOCKER_FORWARD_ENV='["B"]',
+            TERMINAL_DOCKER_EXTRA_ARGS='["--dns=1.1.1.1"]',
+            TERMINAL_DOCKER_NETWORK="false",
+            TERMINAL_DOCKER_MOUNT_CWD_TO_WORKSPACE="true",
             TERMINAL_DOCKER_RUN_AS_HOST_USER="1",
-        )  # fmt: skip
+        )
         assert settings.options == {
-            "image": DEFAULT_IMAGE, "cpu": 2.0, "memory_bytes": 512 << 20, "disk_bytes": 1 << 30, "persistent": True,
+            "image": DEFAULT_IMAGE,
+            "cpu": 2.0,
+            "memory_bytes": 512 << 20,
+            "disk_bytes": 1 << 30,
+            "persistent": True,
             "volumes": ("/a:/a",),
-            "env": {"A": "1"}, "forward_env": ("B",), "extra_args": ("--dns=1.1.1.1",), "network": False,
-            "host_cwd": str(machine.project), "user": f"{os.geteuid()}:{os.getegid()}",
-        }  # fmt: skip
+            "env": {"A": "1"},
+            "forward_env": ("B",),
+            "extra_args": ("--dns=1.1.1.1",),
+            "network": False,
+            "host_cwd": str(machine.project),
+            "user": f"{os.geteuid()}:{os.getegid()}",
+        }
         assert not settings.environment.across_processes
         catalog.find("docker")(settings.options)
 
@@ -454,18 +609,28 @@ class TestTheOriginalsVariables:
         assert machine.load().sudo.password is None
 
     @pytest.mark.parametrize("variable", OF_KINDS)
-    def test_one_for_a_kind_that_is_not_chosen_is_no_mistake(self, machine: Machine, variable: str) -> None:
+    def test_one_for_a_kind_that_is_not_chosen_is_no_mistake(
+        self, machine: Machine, variable: str
+    ) -> None:
         settings = machine.load(TERMINAL_ENV="local", **{variable: "{"})
         assert (settings.environment.kind, settings.options) == ("local", {})
 
     @pytest.mark.parametrize("text", ["false", "0", "No"])
-    def test_a_switch_that_is_off_leaves_the_users_file_alone(self, machine: Machine, text: str) -> None:
+    def test_a_switch_that_is_off_leaves_the_users_file_alone(
+        self, machine: Machine, text: str
+    ) -> None:
         user = "[environments.docker]\nuser = 'me'\n"
         variables = {"TERMINAL_ENV": "docker", "TERMINAL_DOCKER_RUN_AS_HOST_USER": text}
         assert machine.load(user=user, **variables).options["user"] == "me"
-        with pytest.raises(ConfigError, match=r"TERMINAL_DOCKER_RUN_AS_HOST_USER: .* cannot be 'maybe'"):
+        with pytest.raises(
+            ConfigError, match=r"TERMINAL_DOCKER_RUN_AS_HOST_USER: .* cannot be 'maybe'"
+        ):
             machine.load(TERMINAL_ENV="docker", TERMINAL_DOCKER_RUN_AS_HOST_USER="maybe")
 
     def test_an_empty_one_counts_as_unset(self, machine: Machine) -> None:
-        empty = {"TERMINAL_ENV": "", "TERMINAL_TIMEOUT": " ", "TERMINAL_DOCKER_RUN_AS_HOST_USER": ""}
+        empty = {
+            "TERMINAL_ENV": "",
+            "TERMINAL_TIMEOUT": " ",
+            "TERMINAL_DOCKER_RUN_AS_HOST_USER": "",
+        }
         assert machine.load(**empty) == Settings()

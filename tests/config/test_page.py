@@ -31,7 +31,9 @@ def shown(default: object) -> str:
 
 def test_every_setting_has_a_row_with_its_default() -> None:
     told = {row[0]: row[1] for row in rows(PAGE)}
-    assert {name: shown(default) for name, default in SETTINGS} == {name: told.get(f"`{name}`") for name, _ in SETTINGS}
+    assert {name: shown(default) for name, default in SETTINGS} == {
+        name: told.get(f"`{name}`") for name, _ in SETTINGS
+    }
 
 
 def test_every_variable_of_the_original_has_a_row() -> None:

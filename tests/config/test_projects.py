@@ -1,4 +1,7 @@
-"""A project's file tightens or chooses; nothing in it widens what the user allows. Driven for every setting."""
+"""A project's file tightens or chooses; nothing in it widens what the user allows.
+
+Driven for every setting.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,8 @@ SINGLE = {
     "environment.kind": ('"docker"', '"ssh"'),
     "environment.cwd": ('"src"', '"/"'),
     "environment.across_processes": ("false", "true"),
-    "files.write_root": ('"/srv/x"', None),  # anything is tighter than none; with the user's own below
+    # anything is tighter than none; with the user's own below
+    "files.write_root": ('"/srv/x"', None),
     "code_execution.timezone": ('"UTC"', None),
     "code_execution.warm": ("false", None),
     "code_execution.isolated": ("true", "false"),
@@ -35,7 +39,10 @@ SINGLE = {
     "approvals.nobody": ('"deny"', '"allow"'),
     "approvals.deny": ('["x"]', None),
     "approvals.rules": (ASKING, ALLOWING),
-    "approvals.programs": ('{ x = { rules = [["^a", "write-system", "b"]] } }', '{ x = { rules = [["^a", ""]] } }'),
+    "approvals.programs": (
+        '{ x = { rules = [["^a", "write-system", "b"]] } }',
+        '{ x = { rules = [["^a", ""]] } }',
+    ),
 }
 OPTIONS = {
     "network": ("false", "true"),
@@ -46,13 +53,21 @@ OPTIONS = {
     "setup": ('"make"', None),
 }
 REFUSED = {
-    "environment.profile": '"/"', "environment.home": '"real"', "environment.credential_files": '["a"]',
+    "environment.profile": '"/"',
+    "environment.home": '"real"',
+    "environment.credential_files": '["a"]',
     "code_execution.passthrough": '["A"]',
-    "web.private_hosts": '["a"]', "web.proxy": '"http://x"', "sudo.password": '"x"', "sudo.timeout": "1",
+    "web.private_hosts": '["a"]',
+    "web.proxy": '"http://x"',
+    "sudo.password": '"x"',
+    "sudo.timeout": "1",
     "approvals.answers": '"queue"',
-    "approvals.timeout": "1", "approvals.wait": "false", "approvals.file": '"/x"', "approvals.log": '"/x"',
+    "approvals.timeout": "1",
+    "approvals.wait": "false",
+    "approvals.file": '"/x"',
+    "approvals.log": '"/x"',
     "console.record": '"all"',
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -74,11 +89,17 @@ def in_force(settings: Settings, setting: str) -> Any:
 
 def kind_of(setting: str) -> dict[str, str]:
     """The variable that makes an option's kind the chosen one."""
-    return {"HERMETIC_ENVIRONMENT": setting.split(".")[1]} if setting.startswith("environments.") else {}
+    return (
+        {"HERMETIC_ENVIRONMENT": setting.split(".")[1]}
+        if setting.startswith("environments.")
+        else {}
+    )
 
 
 def refused(machine: Machine, setting: str, value: object, **more: str) -> None:
-    with pytest.raises(ConfigError, match=rf"hermetic\.toml:2: a project cannot set {setting} like this"):
+    with pytest.raises(
+        ConfigError, match=rf"hermetic\.toml:2: a project cannot set {setting} like this"
+    ):
         machine.load(project=written(setting, value), **more)
 
 
@@ -100,21 +121,27 @@ def test_a_setting_is_never_widened(machine: Machine, setting: str) -> None:
         refused(machine, setting, REFUSED.get(setting, '"x"'))
         return
     if known.rule.startswith("no more than yours"):
-        a_limit(machine, setting, default_of(setting), can_be_none="a limit stays one" in known.rule)
+        a_limit(
+            machine, setting, default_of(setting), can_be_none="a limit stays one" in known.rule
+        )
         return
     fitting, widening = SINGLE.get(setting) or OPTIONS[name]
     if setting == "environments.sandbox.cwd":
         fitting, widening = '"src"', '"/"'
     if setting == "environments.docker.image":
         fitting = '"x"'
-    settings = machine.load(project=written(setting, fitting), **kind_of(setting), HERMETIC_SSH_HOST="h")
+    settings = machine.load(
+        project=written(setting, fitting), **kind_of(setting), HERMETIC_SSH_HOST="h"
+    )
     assert settings.places[setting] == f"{machine.project}/hermetic.toml:2"
     if widening is not None:
         refused(machine, setting, widening)
 
 
 def a_limit(machine: Machine, setting: str, default: float | None, *, can_be_none: bool) -> None:
-    """The default and the user's value both bound what a project may say; the user's variable does as well."""
+    """The default and the user's value both bound what a project may say; the user's variable does
+    as well.
+    """
     name, variables = setting.rpartition(".")[2], {**kind_of(setting), "HERMETIC_SSH_HOST": "h"}
     limit = default or 1 << 30
     lower = limit / 2 if name == "cpu" else int(limit / 2)
@@ -149,9 +176,12 @@ def test_no_directory_is_chosen_outside_of_the_project(machine: Machine, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["x:y", "docker://x", "a b", "x"])
-def test_the_directory_that_is_checked_is_the_one_that_is_used(machine: Machine, tmp_path: Path, name: str) -> None:
+def test_the_directory_that_is_checked_is_the_one_that_is_used(
+    machine: Machine, tmp_path: Path, name: str
+) -> None:
     (machine.project / name).mkdir(parents=True)
-    below = machine.project / "src" / name  # the same words, from where the file is loaded, lead out of the project
+    # the same words, from where the file is loaded, lead out of the project
+    below = machine.project / "src" / name
     below.parent.mkdir(parents=True, exist_ok=True)
     below.symlink_to(tmp_path)
     settings = machine.load(project=written("environment.cwd", f'"{name}"'), where="src")
@@ -166,14 +196,19 @@ def test_the_bound_of_writing_is_the_users(machine: Machine) -> None:
     machine.user_file.write_text('[files]\nwrite_root = "/srv/mine"\n')
     for path in ("/", "/srv", "/srv/mine/link"):
         refused(machine, "files.write_root", f'"{path}"')
-    assert machine.load(project='[files]\nwrite_root = "/srv/mine"\n').files.write_root == "/srv/mine"
+    assert (
+        machine.load(project='[files]\nwrite_root = "/srv/mine"\n').files.write_root == "/srv/mine"
+    )
 
 
 def test_the_hosts_that_are_allowed_are_the_users(machine: Machine) -> None:
     machine.user_file.write_text('[web]\nallow = ["a.example"]\ndeny = ["b.a.example"]\n')
     refused(machine, "web.allow", '["a.example", "c.example"]')
     refused(machine, "web.allow", "[]")
-    assert machine.load(project='[web]\ndeny = ["c.a.example"]\n').web.deny == ("b.a.example", "c.a.example")
+    assert machine.load(project='[web]\ndeny = ["c.a.example"]\n').web.deny == (
+        "b.a.example",
+        "c.a.example",
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,7 +223,9 @@ def test_the_hosts_that_are_allowed_are_the_users(machine: Machine) -> None:
 def test_only_a_stricter_kind_is_chosen(
     machine: Machine, users: str, stricter: tuple[str, ...], others: tuple[str, ...]
 ) -> None:
-    machine.user_file.write_text(f'[environment]\nkind = "{users}"\n[environments.ssh]\nhost = "h"\n')
+    machine.user_file.write_text(
+        f'[environment]\nkind = "{users}"\n[environments.ssh]\nhost = "h"\n'
+    )
     for kind in stricter:
         settings = machine.load(project=f'[environment]\nkind = "{kind}"\n')
         assert settings.environment.kind == kind.replace("singularity", "apptainer")
@@ -199,13 +236,27 @@ def test_only_a_stricter_kind_is_chosen(
 @pytest.mark.parametrize(
     "shared",
     [
-        "volumes = ['/srv:/srv']", "forward_env = ['TOKEN']", "credential_files = ['a']", "profile = 'p'",
-        "extra_args = ['--privileged']", "host_cwd = '/srv'", "persistent = true",
+        "volumes = ['/srv:/srv']",
+        "forward_env = ['TOKEN']",
+        "credential_files = ['a']",
+        "profile = 'p'",
+        "extra_args = ['--privileged']",
+        "host_cwd = '/srv'",
+        "persistent = true",
     ],
-)  # fmt: skip
-def test_no_program_of_the_projects_choice_meets_what_the_user_shares(machine: Machine, shared: str) -> None:
-    machine.user_file.write_text(f'[environment]\nkind = "docker"\n[environments.docker]\n{shared}\n')
-    for option, value in {"image": '"x"', "setup": '"x"', "env": '{ BASH_ENV = "x" }', "cwd": '"/srv"'}.items():
+)
+def test_no_program_of_the_projects_choice_meets_what_the_user_shares(
+    machine: Machine, shared: str
+) -> None:
+    machine.user_file.write_text(
+        f'[environment]\nkind = "docker"\n[environments.docker]\n{shared}\n'
+    )
+    for option, value in {
+        "image": '"x"',
+        "setup": '"x"',
+        "env": '{ BASH_ENV = "x" }',
+        "cwd": '"/srv"',
+    }.items():
         refused(machine, f"environments.docker.{option}", value)
 
 
@@ -215,7 +266,9 @@ def test_the_projects_own_directory_may_be_shared_with_its_image(machine: Machin
     assert settings.options == {"image": "x", "host_cwd": str(machine.project)}
 
 
-@pytest.mark.parametrize("image", ["/", "..", "~/x.sif", "docker-archive:///etc", "oci:///", "docker-daemon:x"])
+@pytest.mark.parametrize(
+    "image", ["/", "..", "~/x.sif", "docker-archive:///etc", "oci:///", "docker-daemon:x"]
+)
 def test_no_directory_of_this_machine_becomes_an_image(machine: Machine, image: str) -> None:
     refused(machine, "environments.apptainer.image", f'"{image}"')
 
@@ -232,7 +285,9 @@ def test_what_is_hidden_adds_up(machine: Machine) -> None:
 
 
 def test_a_project_trusts_no_project(machine: Machine) -> None:
-    with pytest.raises(ConfigError, match=r"hermetic\.toml: only your own file may set trusted_projects"):
+    with pytest.raises(
+        ConfigError, match=r"hermetic\.toml: only your own file may set trusted_projects"
+    ):
         machine.load(project=f"trusted_projects = ['{machine.project}']\n[sudo]\npassword = 'x'\n")
 
 
@@ -242,7 +297,12 @@ def test_a_kind_of_another_distribution_takes_nothing_from_a_project() -> None:
 
 
 def test_a_trusted_project_sets_all(machine: Machine) -> None:
-    machine.user_file.write_text(f"trusted_projects = ['{machine.project}']\n[terminal]\ntimeout = 5\n")
+    machine.user_file.write_text(
+        f"trusted_projects = ['{machine.project}']\n[terminal]\ntimeout = 5\n"
+    )
     settings = machine.load(project="[terminal]\ntimeout = 500\n[environment]\ncwd = '/'\n")
     assert (settings.terminal.timeout, settings.options) == (500, {"cwd": "/"})
-    assert msgspec.structs.asdict(settings)["sources"] == (str(machine.user_file), f"{machine.project}/hermetic.toml")
+    assert msgspec.structs.asdict(settings)["sources"] == (
+        str(machine.user_file),
+        f"{machine.project}/hermetic.toml",
+    )

@@ -1,4 +1,6 @@
-"""Runs the behaviour suite as an outsider does: installed package, another directory, nothing of this repository."""
+"""Runs the behaviour suite as an outsider does: installed package, another directory, nothing of
+this repository.
+"""
 
 import os
 import subprocess
@@ -23,19 +25,32 @@ PACKAGES = (
 )
 SUITE = Path(hermetic.conformance.__file__).parent
 FILES = sorted(path.stem for path in SUITE.glob("test_*.py"))
-_ONE = {"test_tasks", "test_commands", "test_output", "test_files", "test_input"}  # about half of the time
+# about half of the time
+_ONE = {"test_tasks", "test_commands", "test_output", "test_files", "test_input"}
 NO_TESTS = 5  # how pytest ends when `only` leaves none
-MAY_LACK = ("has no vim", "has no less", "has no top", "has no python3")  # a machine's programs; in CI they are there
+# a machine's programs; in CI they are there
+MAY_LACK = ("has no vim", "has no less", "has no top", "has no python3")
 
 
 # Some of each file: what most kinds are put to unless at full size.
 SHORT = (
-    "test_none_is_the_null_device", "test_bytes_pass_unchanged", "test_an_argv_gets_input_too", "test_earlier_jobs",
-    "test_a_timeout_keeps_the_output", "test_output_is_seen_live", "test_without_a_task_leaving",
-    "test_there_is_a_terminal", "test_a_deleted_cwd", "test_ctrl_c_interrupts", "test_it_goes_on_as_a_process",
-    "test_what_is_written_arrives", "test_a_signal_is_told",
-    "test_a_separate_stderr", "test_what_is_written_is_read_back", "test_an_ended_process_does_not_wait",
-)  # fmt: skip
+    "test_none_is_the_null_device",
+    "test_bytes_pass_unchanged",
+    "test_an_argv_gets_input_too",
+    "test_earlier_jobs",
+    "test_a_timeout_keeps_the_output",
+    "test_output_is_seen_live",
+    "test_without_a_task_leaving",
+    "test_there_is_a_terminal",
+    "test_a_deleted_cwd",
+    "test_ctrl_c_interrupts",
+    "test_it_goes_on_as_a_process",
+    "test_what_is_written_arrives",
+    "test_a_signal_is_told",
+    "test_a_separate_stderr",
+    "test_what_is_written_is_read_back",
+    "test_an_ended_process_does_not_wait",
+)
 
 
 class Case(NamedTuple):
@@ -48,38 +63,75 @@ class Case(NamedTuple):
 
 
 def run_suite(
-    kind: str, at: Path, options: Sequence[str] = (), only: Sequence[str] = (), user: OrdinaryUser | None = None,
+    kind: str,
+    at: Path,
+    options: Sequence[str] = (),
+    only: Sequence[str] = (),
+    user: OrdinaryUser | None = None,
     python: str = sys.executable,
-) -> list[Case]:  # fmt: skip
-    """Every test of the suite with its outcome; raises AssertionError when the suite could not be run.
+) -> list[Case]:
+    """Every test of the suite with its outcome; raises AssertionError when the suite could not be
+    run.
 
-    `user` is another one than this, who has a copy of PACKAGES; `python` that of an environment with further packages.
+    `user` is another one than this, who has a copy of PACKAGES; `python` that of an environment
+    with further packages.
     """
-    # Most of it waits, so two halves at once take little more than half the time; a few tests take less than a start.
-    halves = [FILES] if only else [[file for file in FILES if (file in _ONE) is wanted] for wanted in (True, False)]
+    # Most of it waits, so two halves at once take little more than half the time; a few tests take
+    # less than a start.
+    halves = (
+        [FILES]
+        if only
+        else [[file for file in FILES if (file in _ONE) is wanted] for wanted in (True, False)]
+    )
     with ThreadPoolExecutor(len(halves)) as parts:
         ran = parts.map(lambda half: _run_part(kind, at, half, options, only, user, python), halves)
         return [case for cases in ran for case in cases]
 
 
 def _run_part(
-    kind: str, at: Path, files: Sequence[str], options: Sequence[str], only: Sequence[str], user: OrdinaryUser | None,
+    kind: str,
+    at: Path,
+    files: Sequence[str],
+    options: Sequence[str],
+    only: Sequence[str],
+    user: OrdinaryUser | None,
     python: str,
-) -> list[Case]:  # fmt: skip
+) -> list[Case]:
     report = at / f"{files[0]}.xml"
     suite = SUITE if user is None else user.home / "packages/hermetic/conformance"
     command = [
         python if user is None else user.python,
-        "-m", "pytest", "-p", "hermetic.conformance.plugin", "--pyargs", "hermetic.conformance",
+        "-m",
+        "pytest",
+        "-p",
+        "hermetic.conformance.plugin",
+        "--pyargs",
+        "hermetic.conformance",
         *(f"--ignore={suite / file}.py" for file in FILES if file not in files),
-        f"--environment={kind}", *(f"--environment-option={option}" for option in options),
-        "-c", os.devnull, f"--rootdir={at}", "-p", "no:cacheprovider", "-q", "-W", "error",
-        f"--junitxml={report}", *only,
-    ]  # fmt: skip
+        f"--environment={kind}",
+        *(f"--environment-option={option}" for option in options),
+        "-c",
+        os.devnull,
+        f"--rootdir={at}",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "-W",
+        "error",
+        f"--junitxml={report}",
+        *only,
+    ]
     as_user: dict[str, Any] = {}
     if user is not None:
-        as_user = {"user": user.uid, "group": user.gid, "extra_groups": user.groups, "env": user.environ}
-    done = subprocess.run(command, cwd=at, capture_output=True, text=True, stdin=subprocess.DEVNULL, **as_user)
+        as_user = {
+            "user": user.uid,
+            "group": user.gid,
+            "extra_groups": user.groups,
+            "env": user.environ,
+        }
+    done = subprocess.run(
+        command, cwd=at, capture_output=True, text=True, stdin=subprocess.DEVNULL, **as_user
+    )
     assert done.returncode in (0, 1, NO_TESTS), done.stdout + done.stderr
     assert report.exists(), done.stdout + done.stderr
     return [_case(element) for element in ElementTree.parse(report).iter("testcase")]
@@ -101,5 +153,7 @@ def _case(element: ElementTree.Element) -> Case:
     for outcome in ("failure", "error", "skipped"):
         if (found := element.find(outcome)) is not None:
             said = f"{found.get('message', '')}\n{found.text or ''}".strip()
-            return Case(file, element.get("name", ""), "skipped" if outcome == "skipped" else "failed", said)
+            return Case(
+                file, element.get("name", ""), "skipped" if outcome == "skipped" else "failed", said
+            )
     return Case(file, element.get("name", ""), "passed", "")

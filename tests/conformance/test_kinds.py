@@ -1,4 +1,7 @@
-"""Every kind of environment passes the behaviour suite: `local` all of it, the others a part unless at full size."""
+"""Every kind of environment passes the behaviour suite:
+
+`local` all of it, the others a part unless at full size.
+"""
 
 import json
 import os
@@ -17,7 +20,15 @@ from hermetic.environments.clouds.stream import SILENCE
 from hermetic.registry.records import is_id, runtime_root
 from tests.clouds.vendors import KINDS as CLOUDS
 from tests.clouds.vendors import installed, standin
-from tests.conformance.suite import FILES, MAY_LACK, PACKAGES, SHORT, run_suite, summarize, unexpected_skips
+from tests.conformance.suite import (
+    FILES,
+    MAY_LACK,
+    PACKAGES,
+    SHORT,
+    run_suite,
+    summarize,
+    unexpected_skips,
+)
 from tests.environments.clusters import kubeconfig
 from tests.environments.engines import need_engine
 from tests.environments.ordinary_user import OrdinaryUser
@@ -33,7 +44,9 @@ JANITOR_SECONDS = 10 * SILENCE
 
 
 class Setup(ExitStack):
-    """What a kind needs while it is put to the suite: a directory, variables, and things to be ended."""
+    """What a kind needs while it is put to the suite: a directory, variables, and things to be
+    ended.
+    """
 
     def __init__(self, at: Path, patch: pytest.MonkeyPatch) -> None:
         super().__init__()
@@ -153,9 +166,11 @@ def ray(setup: Setup) -> tuple[str, Options]:
     return "ray", {"address": setup.enter_context(raylets(setup.python)).address}
 
 
-# Images that lack Python, bash, the GNU C library, root, or a root directory that can be written to.
+# Images that lack Python, bash, the GNU C library, root, or a root directory that can be written
+# to.
 IMAGES = ("scratch", "musl", "nopython", "minimal", "nobash")
-READ_ONLY = {"extra_args": ["--read-only", "--tmpfs=/root", "--tmpfs=/var/tmp"]}  # the last: for output beyond memory
+# the last: for output beyond memory
+READ_ONLY = {"extra_args": ["--read-only", "--tmpfs=/root", "--tmpfs=/var/tmp"]}
 KINDS: dict[str, Callable[[Setup], tuple[str, Options]]] = {
     "local": local,
     "sandbox": sandbox,
@@ -198,7 +213,9 @@ WITH_ALL_PROGRAMS = (
 
 
 @pytest.fixture
-def setup(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setup]:
+def setup(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Setup]:
     with Setup(tmp_path_factory.mktemp("prepared"), monkeypatch) as found:
         yield found
 
@@ -210,7 +227,9 @@ def test_a_kind_passes_the_behaviour_suite(name: str, setup: Setup, tmp_path: Pa
     kind, options = {**KINDS, **AT_FULL_SIZE}[name](setup)
     words = [f"{name}={json.dumps(value)}" for name, value in options.items()]
     at = tmp_path if setup.user is None else setup.user.home
-    cases = run_suite(kind, at, words, [] if is_whole else ["-k", " or ".join(SHORT)], setup.user, setup.python)
+    cases = run_suite(
+        kind, at, words, [] if is_whole else ["-k", " or ".join(SHORT)], setup.user, setup.python
+    )
     assert not (failed := [case for case in cases if case.outcome == "failed"]), summarize(failed)
     on_this_machine = name in ("local", "sandbox", "slurm") and in_ci()
     may_lack = () if name in WITH_ALL_PROGRAMS or on_this_machine else MAY_LACK

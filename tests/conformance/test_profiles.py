@@ -1,4 +1,6 @@
-"""The user's profile: what it defines is there, and one that fails costs the profile, not the session."""
+"""The user's profile: what it defines is there, and one that fails costs the profile, not the
+session.
+"""
 
 from pathlib import Path
 
@@ -25,8 +27,15 @@ async def test_what_it_defines_is_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "profile",
-    ["exit 1", "exec sleep 0", "kill -9 $$", "set -e; false", "set -n", "exec 0<&- 1>&- 2>&-; exit 3"],
-)  # fmt: skip
+    [
+        "exit 1",
+        "exec sleep 0",
+        "kill -9 $$",
+        "set -e; false",
+        "set -n",
+        "exec 0<&- 1>&- 2>&-; exit 3",
+    ],
+)
 async def test_one_that_ends_the_shell_costs_only_itself(tmp_path: Path, profile: str) -> None:
     result = await run_with_profile(tmp_path, f"export EARLY=1\n{profile}", "echo works")
     assert result.output == "works\n"
@@ -35,9 +44,20 @@ async def test_one_that_ends_the_shell_costs_only_itself(tmp_path: Path, profile
 
 @pytest.mark.parametrize(
     "profile",
-    ["false", "nosuchcommand", "echo 'unbalanced", "set -eu", "cd /nonexistent", "trap 'echo bye' EXIT", "IFS=x",
-     "read line", "cat", "builtin() { :; }; unset -f builtin", "shopt -s expand_aliases; alias eval=false"],
-)  # fmt: skip
+    [
+        "false",
+        "nosuchcommand",
+        "echo 'unbalanced",
+        "set -eu",
+        "cd /nonexistent",
+        "trap 'echo bye' EXIT",
+        "IFS=x",
+        "read line",
+        "cat",
+        "builtin() { :; }; unset -f builtin",
+        "shopt -s expand_aliases; alias eval=false",
+    ],
+)
 async def test_one_with_errors_leaves_a_usable_session(tmp_path: Path, profile: str) -> None:
     assert (await run_with_profile(tmp_path, profile, "echo works")).output == "works\n"
 
@@ -49,7 +69,8 @@ async def test_it_can_be_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "profile", ["", "PATH=/usr/bin:/bin", "PATH=/added:$PATH", "PATH=", "unset PATH", "IFS=/; PATH+=:/x"]
+    "profile",
+    ["", "PATH=/usr/bin:/bin", "PATH=/added:$PATH", "PATH=", "unset PATH", "IFS=/; PATH+=:/x"],
 )
 async def test_entries_of_the_callers_path_stay_in_front(tmp_path: Path, profile: str) -> None:
     (tmp_path / ".bash_profile").write_text(f"{profile}\n")
@@ -70,9 +91,13 @@ async def test_entries_of_the_callers_path_stay_in_front(tmp_path: Path, profile
 async def test_the_bashrc_is_read_once_and_can_be_left_out(tmp_path: Path) -> None:
     (tmp_path / ".bashrc").write_text("count=$((count + 1)); alias hi='echo hello'; exported=1")
     for profile, options, expected in (
-        (None, {}, "1"), ("echo plain", {}, "1"), (". ~/.bashrc", {}, "1"), (None, {"init_files": ()}, ""),
-        (None, {"init_files": ("~/other",)}, ""), (None, {"login": False}, ""),
-    ):  # fmt: skip
+        (None, {}, "1"),
+        ("echo plain", {}, "1"),
+        (". ~/.bashrc", {}, "1"),
+        (None, {"init_files": ()}, ""),
+        (None, {"init_files": ("~/other",)}, ""),
+        (None, {"login": False}, ""),
+    ):
         (tmp_path / ".profile").unlink(missing_ok=True)
         if profile:
             (tmp_path / ".profile").write_text(profile)

@@ -11,7 +11,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, Page, WebSocketRoute, async_playwright, expect
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    WebSocketRoute,
+    async_playwright,
+    expect,
+)
 
 import hermetic
 from hermetic.serve.server import ConsoleServer
@@ -22,7 +29,13 @@ from tests.serve.serving import serving
 ROOT = Path(__file__).parents[2]
 CONSOLE = ROOT / "console"
 PATIENCE = 30_000  # ms; tenfold slack on a loaded machine
-ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-crash-reporter", "--no-zygote")
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-crash-reporter",
+    "--no-zygote",
+)
 
 WINDOW = {"width": 1440, "height": 900}
 
@@ -32,12 +45,17 @@ expect.set_options(timeout=PATIENCE)
 @functools.cache
 def built() -> str:
     """Builds the page if its sources have changed; the reason if that failed."""
-    done = subprocess.run([sys.executable, CONSOLE / "build.py", "--tests"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, CONSOLE / "build.py", "--tests"], capture_output=True, text=True
+    )
     return "" if done.returncode == 0 else done.stderr.strip()
 
 
 async def need_page() -> None:
-    """Ends the calling test where the page cannot be built. Building takes a while, and the event loop goes on."""
+    """Ends the calling test where the page cannot be built.
+
+    Building takes a while, and the event loop goes on.
+    """
     if problem := await asyncio.to_thread(built):
         unavailable(problem)
 
@@ -131,7 +149,9 @@ class Visitor:
         for socket in self._sockets:
             await socket.close()
         self._sockets.clear()
-        await expect(self.page.locator(".connection.lost, .connection.connecting").first).to_be_visible()
+        await expect(
+            self.page.locator(".connection.lost, .connection.connecting").first
+        ).to_be_visible()
 
     async def mend(self) -> None:
         """The network is back."""
@@ -140,7 +160,9 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(chromium: Browser, server: ConsoleServer, **options: Any) -> AsyncIterator[Visitor]:
+async def visiting(
+    chromium: Browser, server: ConsoleServer, **options: Any
+) -> AsyncIterator[Visitor]:
     """A tab in a browser profile of its own."""
     context: BrowserContext = await chromium.new_context(**{"viewport": WINDOW, **options})
     try:
@@ -153,7 +175,11 @@ async def visiting(chromium: Browser, server: ConsoleServer, **options: Any) -> 
 async def console(**options: Any) -> AsyncIterator[Visitor]:
     """A tab of a new browser on a new server."""
     await need_page()
-    async with serving() as server, browser() as chromium, visiting(chromium, server, **options) as person:
+    async with (
+        serving() as server,
+        browser() as chromium,
+        visiting(chromium, server, **options) as person,
+    ):
         yield person
 
 
@@ -166,7 +192,9 @@ async def beside(person: Visitor, **options: Any) -> AsyncIterator[Visitor]:
 
 
 @asynccontextmanager
-async def opened(kind: str = "local", *, task: str = "web", **options: Any) -> AsyncIterator[Environment]:
+async def opened(
+    kind: str = "local", *, task: str = "web", **options: Any
+) -> AsyncIterator[Environment]:
     """An environment with a task, which ends with the test."""
     given = options or {"login": False}
     async with hermetic.open(kind, task=task, **given) as environment:

@@ -1,4 +1,6 @@
-"""A morning's work for pictures and checks of every view: three environments, commands, a server, a question."""
+"""A morning's work for pictures and checks of every view: three environments, commands, a server, a
+question.
+"""
 
 import asyncio
 import json
@@ -63,9 +65,13 @@ CALLS = [
     {"command": "python3 -u -m http.server 8000", "background": True},
     {"command": "sleep 1; curl -sI localhost:8000 | head -n 1"},
     {"command": "git commit -qam 'Give up a slow bank' && git diff --stat HEAD~1"},
-    {"command": "sed -i 's/them/them, three times at most/' README.md; echo 'retries = 3' > app/settings.toml"},
-    {"command": "git fetch origin; git push --force origin main && rm -rf ~/.cache/pip /var/lib/shop/uploads"},
-]  # fmt: skip
+    {
+        "command": "sed -i 's/them/them, three times at most/' README.md; echo 'retries = 3' > app/settings.toml"
+    },
+    {
+        "command": "git fetch origin; git push --force origin main && rm -rf ~/.cache/pip /var/lib/shop/uploads"
+    },
+]
 
 
 def make_project(folder: Path) -> Path:
@@ -92,8 +98,12 @@ async def scene(folder: Path) -> AsyncIterator[Environment]:
     script = folder / "agent.py"
     script.write_text(AGENT)
     async with AsyncExitStack() as stack:
-        docs = await stack.enter_async_context(opened("local", task="docs-site", login=False, cwd=str(project)))
-        await docs.run("printf 'Checking 12 pages\\nREADME.md:3: broken link to install.md\\n' >&2; exit 2")
+        docs = await stack.enter_async_context(
+            opened("local", task="docs-site", login=False, cwd=str(project))
+        )
+        await docs.run(
+            "printf 'Checking 12 pages\\nREADME.md:3: broken link to install.md\\n' >&2; exit 2"
+        )
         await docs.run("ls -l")
         await docs.start("while sleep 0.7; do seq 1 60000 | sort -R | md5sum > /dev/null; done")
         words = [sys.executable, str(script), str(project), json.dumps(CALLS)]

@@ -24,16 +24,24 @@ NAME_OF_FOCUS = "document.activeElement.ariaLabel ?? document.activeElement.inne
 
 async def test_a_question_raises_a_notification_that_leads_to_it(tmp_path: Path) -> None:
     async with console() as person:
-        await person.page.context.grant_permissions(["notifications"], origin=person.base.rstrip("/"))
+        await person.page.context.grant_permissions(
+            ["notifications"], origin=person.base.rstrip("/")
+        )
         await person.page.add_init_script(WATCH_NOTIFICATIONS)
         await person.enter()
         await person.page.evaluate("window.away = true")
         async with asking(tmp_path, f"{BAD} first", f"{BAD} second", timeout=60) as agent:
             await expect(person.page.get_by_role("alert")).to_contain_text("first")
-            notices = await person.page.evaluate("notices.map(notice => [notice.title, notice.body])")
+            notices = await person.page.evaluate(
+                "notices.map(notice => [notice.title, notice.body])"
+            )
             assert notices == [["An agent asks for approval", f"{BAD} first"]]
-            await person.page.evaluate("window.away = false; notices[0].dispatchEvent(new Event('click'))")
-            await expect(person.page.locator(".approval.selected.settled", has_text="first")).to_be_focused()
+            await person.page.evaluate(
+                "window.away = false; notices[0].dispatchEvent(new Event('click'))"
+            )
+            await expect(
+                person.page.locator(".approval.selected.settled", has_text="first")
+            ).to_be_focused()
             assert await person.page.title() == "(1) Hermetic"
             await person.page.keyboard.press("n")
             assert (await agent.result())["status"] == "blocked"
@@ -71,9 +79,20 @@ async def test_the_keyboard_reaches_everything_in_order_and_its_keys_are_listed(
             await page.keyboard.press("Tab")
             reached.append(await page.evaluate(NAME_OF_FOCUS))
         assert reached == [
-            "Hermetic", "Timeline", "Terminals", "Processes", "Files", "Recordings", "Approvals",
-            "Search commands and output", "Live", "Share", "Keyboard shortcuts", "Use the dark theme", "Stop…",
-        ]  # fmt: skip
+            "Hermetic",
+            "Timeline",
+            "Terminals",
+            "Processes",
+            "Files",
+            "Recordings",
+            "Approvals",
+            "Search commands and output",
+            "Live",
+            "Share",
+            "Keyboard shortcuts",
+            "Use the dark theme",
+            "Stop…",
+        ]
         await page.get_by_text("Skip to the view").focus()
         await page.keyboard.press("Enter")
         await expect(page.locator("main")).to_be_focused()

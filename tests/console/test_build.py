@@ -31,7 +31,17 @@ def checkout(tmp_path: Path) -> Path:
 def wheel_of(checkout: Path, *, path: str) -> Path:
     """The wheel that pip builds."""
     out = checkout.parent / "wheels"
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(checkout)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(out),
+        str(checkout),
+    ]
     done = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (wheel,) = out.glob("*.whl")
@@ -50,18 +60,25 @@ def test_a_wheel_carries_the_page(checkout: Path) -> None:
     assert any(name.endswith(".js.gz") for name in found)
 
 
-def test_node_comes_from_the_package_index_where_the_machine_has_none(checkout: Path, tmp_path: Path) -> None:
+def test_node_comes_from_the_package_index_where_the_machine_has_none(
+    checkout: Path, tmp_path: Path
+) -> None:
     asyncio.run(need_page())
     programs = tmp_path / "programs"
     programs.mkdir()
     for folder in os.environ["PATH"].split(os.pathsep):
         for program in Path(folder).glob("*"):
-            if program.name not in ("node", "nodejs", "npm", "npx") and not (programs / program.name).is_symlink():
+            if (
+                program.name not in ("node", "nodejs", "npm", "npx")
+                and not (programs / program.name).is_symlink()
+            ):
                 (programs / program.name).symlink_to(program)
     assert "hermetic/serve/page/index.html" in page_in(wheel_of(checkout, path=str(programs)))
 
 
-def test_a_package_without_its_page_installs_and_serve_says_how_to_get_it(checkout: Path, tmp_path: Path) -> None:
+def test_a_package_without_its_page_installs_and_serve_says_how_to_get_it(
+    checkout: Path, tmp_path: Path
+) -> None:
     (tmp_path / "npm").write_text("#!/bin/sh\necho the registry is down; exit 1\n")
     (tmp_path / "node").write_text("#!/bin/sh\necho v99.0.0\n")
     for name in ("npm", "node"):
@@ -72,7 +89,9 @@ def test_a_package_without_its_page_installs_and_serve_says_how_to_get_it(checko
         archive.extractall(installed := tmp_path / "installed")
     variables = {**os.environ, "PYTHONPATH": str(installed)}
     command = [sys.executable, "-P", "-m", "hermetic", "serve", "--port", "0"]
-    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
         assert server.stdout is not None
         assert "The console is at http://127.0.0.1:" in server.stdout.readline()
         server.send_signal(signal.SIGINT)

@@ -35,6 +35,8 @@ async def test_a_denied_command_is_not_typed_and_the_page_says_why(tmp_path: Pat
         await person.run("echo aft''er")
         await person.sees("after")
         assert os.listdir(tmp_path) == ["allowed"]
-        run = await Client(server, "drive").post(f"/environments/{environment.id}/run", {"command": "touch denied-2"})
+        run = await Client(server, "drive").post(
+            f"/environments/{environment.id}/run", {"command": "touch denied-2"}
+        )
         assert run.status == 403
         assert person.problems == []

@@ -39,10 +39,14 @@ async def test_markup_and_escape_sequences_act_in_no_view(tmp_path: Path) -> Non
         opened(task=f"task {MARKUP[:32]} {ESCAPES}", login=False, cwd=str(folder)) as environment,
         console() as person,
     ):
-        failed = await environment.start(f"printf '%s\\n' '{MARKUP}{ESCAPES}'; false # {MARKUP} {ESCAPES}")
+        failed = await environment.start(
+            f"printf '%s\\n' '{MARKUP}{ESCAPES}'; false # {MARKUP} {ESCAPES}"
+        )
         await failed.wait(30)
         (folder / named).write_text(f"{MARKUP}\n{ESCAPES}\n")
-        running = await environment.start(f"echo '{ESCAPES}{MARKUP}'; exec sleep 600 # {MARKUP}{ESCAPES}", pty=True)
+        running = await environment.start(
+            f"echo '{ESCAPES}{MARKUP}'; exec sleep 600 # {MARKUP}{ESCAPES}", pty=True
+        )
         await person.enter()
         for path, part in {
             "timeline": ".block.failed .tail",
@@ -70,7 +74,9 @@ async def test_a_question_with_hostile_text_shows_every_hidden_character(tmp_pat
     async with console() as person:
         await person.enter("approvals")
         async with asking(tmp_path, f"{BAD} # {MARKUP}\u202e\x1b[2J\u200b") as agent:
-            await expect(person.page.locator(".approval .command")).to_contain_text("⟨U+202E⟩⟨U+001B⟩[2J⟨U+200B⟩")
+            await expect(person.page.locator(".approval .command")).to_contain_text(
+                "⟨U+202E⟩⟨U+001B⟩[2J⟨U+200B⟩"
+            )
             assert MARKUP in await harmless(person)
             await person.page.locator(".approval .deny").first.click()
             assert (await agent.result())["status"] == "blocked"
@@ -94,20 +100,28 @@ async def test_links_of_programs_open_nothing_but_web_pages() -> None:
         assert await person.page.evaluate("window.hit") is None
 
 
-async def test_the_policy_of_the_page_allows_nothing_inline_and_terminals_keep_their_colours() -> None:
+async def test_the_policy_of_the_page_allows_nothing_inline_and_terminals_keep_their_colours() -> (
+    None
+):
     async with opened() as environment, console(color_scheme="dark") as person:
         answer = await person.page.goto(person.base)
         assert answer is not None
         assert "unsafe" not in answer.headers["content-security-policy"]
         await person.enter()
         await person.open_terminal(environment.id)
-        await person.run(r"printf '\033[38;2;250;120;60mtrue\033[0m \033[1;31mred\033[0m\n'; echo re''ady")
+        await person.run(
+            r"printf '\033[38;2;250;120;60mtrue\033[0m \033[1;31mred\033[0m\n'; echo re''ady"
+        )
         await person.sees("ready")
         colours = {name: await colour_of(person, name) for name in ("true", "red")}
         assert colours["true"] == "rgb(250, 120, 60)"
         assert colours["red"] not in (colours["true"], await colour_of(person, "ready"))
         rows = person.page.locator(".xterm-rows > div")
-        heights = [box["height"] for box in [await rows.nth(number).bounding_box() for number in (0, 1)] if box]
+        heights = [
+            box["height"]
+            for box in [await rows.nth(number).bounding_box() for number in (0, 1)]
+            if box
+        ]
         assert len(set(heights)) == 1
         refused = await person.page.evaluate(
             """() => new Promise(resolve => {
@@ -120,7 +134,7 @@ async def test_the_policy_of_the_page_allows_nothing_inline_and_terminals_keep_t
 
 async def colour_of(person: Visitor, text: str) -> str:
     """The colour of a word on the screen."""
-    found: str = await person.page.locator(".xterm-rows span", has_text=re.compile(f"^{text}$")).last.evaluate(
-        "element => getComputedStyle(element).color"
-    )
+    found: str = await person.page.locator(
+        ".xterm-rows span", has_text=re.compile(f"^{text}$")
+    ).last.evaluate("element => getComputedStyle(element).color")
     return found

@@ -1,4 +1,6 @@
-"""The page as a whole: what it loads, what it shows of environments that other programs opened, who gets in."""
+"""The page as a whole: what it loads, what it shows of environments that other programs opened, who
+gets in.
+"""
 
 import asyncio
 from pathlib import Path
@@ -35,7 +37,8 @@ async def test_commands_of_an_environment_that_answers_late_appear() -> None:
         async with unanswering(environment) as answer, console() as person:
             await person.enter()
             failed = person.page.locator(".block.failed")
-            await expect(failed).to_contain_text("echo early")  # one that does not answer hides no other
+            # one that does not answer hides no other
+            await expect(failed).to_contain_text("echo early")
             await expect(person.page.locator(".unanswered")).to_contain_text("web does not answer")
             answer()
             await expect(failed.nth(1)).to_contain_text("echo late")
@@ -49,7 +52,9 @@ async def test_commands_of_an_environment_that_stops_answering_come_back() -> No
         await person.enter()
         await expect(person.page.locator(".side .environment .dot")).to_have_class("dot alive")
         async with unanswering(environment):
-            await expect(person.page.locator(".side .environment .dot")).to_have_class("dot stalled")
+            await expect(person.page.locator(".side .environment .dot")).to_have_class(
+                "dot stalled"
+            )
         await environment.run("echo again; false")
         await expect(person.page.locator(".side .environment .dot")).to_have_class("dot alive")
         await expect(person.page.locator(".block.failed")).to_contain_text("echo again")
@@ -67,7 +72,8 @@ async def test_the_timeline_stays_live_when_another_environment_is_chosen_at_onc
             await person.visit(f"timeline/{(environment, other)[turn % 2].id}")
         await other.run("echo last")
         await expect(person.page.locator(".block").first).to_contain_text("echo last")
-        await expect(person.page.locator(".block")).to_have_count(5)  # and nothing of the first environment
+        # and nothing of the first environment
+        await expect(person.page.locator(".block")).to_have_count(5)
 
 
 @pytest.mark.slow
@@ -115,15 +121,20 @@ async def test_the_first_load_is_small_and_comes_from_this_server_alone() -> Non
     async with console() as person:
         answers: list[Response] = []
         person.page.on("response", lambda answer: answers.append(answer))
-        async with person.page.expect_response("**/assets/screen-*.js"):  # the terminal's code comes last
+        # the terminal's code comes last
+        async with person.page.expect_response("**/assets/screen-*.js"):
             await person.enter()
         await person.page.wait_for_load_state("networkidle")
-        sizes = {answer.url: (await answer.request.sizes())["responseBodySize"] for answer in answers}
+        sizes = {
+            answer.url: (await answer.request.sizes())["responseBodySize"] for answer in answers
+        }
         assert [url for url in sizes if not url.startswith(person.base)] == []
         assert sum(sizes.values()) < FIRST_LOAD, sizes
 
 
-async def test_without_a_page_the_server_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_page_the_server_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(static_files, "PAGE", tmp_path)
     async with serving() as server:
         client = Client(server, "view")
@@ -135,7 +146,9 @@ async def test_without_a_page_the_server_says_how_to_get_it(tmp_path: Path, monk
 async def test_a_visitor_without_a_link_is_told_how_to_get_one() -> None:
     async with console() as person:
         await person.page.goto(person.base)
-        await expect(person.page.get_by_role("heading")).to_have_text("Open the console with its link")
+        await expect(person.page.get_by_role("heading")).to_have_text(
+            "Open the console with its link"
+        )
         await person.page.get_by_label("Or paste the link").fill(person.server.access.start_url())
         await person.page.get_by_role("button", name="Open").click()
         await expect(person.page.get_by_role("heading", name="No commands yet")).to_be_visible()

@@ -59,7 +59,9 @@ async def test_a_secret_typed_during_a_hand_off_reaches_no_log_recording_model_o
         [recording] = (await client.get("/recordings")).json["recordings"]
         kept = [
             (await client.get(f"/recordings/{recording['id']}")).body,
-            (await client.get(f"/environments/{environment['id']}/processes/{process}/output")).body,
+            (
+                await client.get(f"/environments/{environment['id']}/processes/{process}/output")
+            ).body,
             (await client.get("/timeline")).body,
         ]
         seen = [json.dumps(await box.process(action, process)) for action in ("poll", "log")]

@@ -37,7 +37,9 @@ async def test_a_link_is_made_with_a_scope_shown_once_used_and_revoked() -> None
         assert link.partition("#token=")[2] not in await person.page.content()
         await dialog.get_by_role("button", name="Revoke the link of Vic").click()
         await expect(dialog.locator(".links")).to_have_count(0)
-        await expect(guest.page.get_by_role("heading", name="Open the console with its link")).to_be_visible()
+        await expect(
+            guest.page.get_by_role("heading", name="Open the console with its link")
+        ).to_be_visible()
         assert person.problems == []
 
 
@@ -50,7 +52,9 @@ async def test_a_link_to_approve_answers_questions_and_cannot_type() -> None:
         await dialog.get_by_role("button", name="Make a link").click()
         await guest.page.goto(await dialog.get_by_label("Link", exact=True).input_value())
         await guest.page.wait_for_selector(".frame")
-        scopes = await guest.page.evaluate("fetch('/api/v1/me').then(answer => answer.json()).then(me => me.scopes)")
+        scopes = await guest.page.evaluate(
+            "fetch('/api/v1/me').then(answer => answer.json()).then(me => me.scopes)"
+        )
         assert scopes == ["approve"]
         await guest.visit(f"terminal/{environment.id}")
         await expect(guest.page.get_by_text("This link may watch only.")).to_be_visible()

@@ -1,4 +1,6 @@
-"""What a person does first: open a terminal, type, see output; allow a command of an agent in another process."""
+"""What a person does first: open a terminal, type, see output; allow a command of an agent in
+another process.
+"""
 
 import json
 from pathlib import Path
@@ -26,7 +28,8 @@ async def test_a_person_opens_a_terminal_types_and_sees_the_output_and_the_exit_
 async def test_the_first_prompt_comes_soon_after_the_click() -> None:
     async with opened() as environment, console() as person:
         await person.enter()
-        assert await prompt_time(person.page, environment.id) < 10 * MOST_MILLISECONDS  # console.prompt has the figure
+        # console.prompt has the figure
+        assert await prompt_time(person.page, environment.id) < 10 * MOST_MILLISECONDS
         assert person.problems == []
 
 
@@ -37,12 +40,15 @@ async def test_a_person_allows_a_command_of_an_agent_in_another_process_and_deni
         await person.enter("approvals")
         async with asking(tmp_path, BAD, BAD) as agent:
             question = person.page.locator(".approval:not(.done)")
-            await expect(question.locator("mark")).to_have_text("rm -rf /srv/hermetic-no-such-directory")
+            await expect(question.locator("mark")).to_have_text(
+                "rm -rf /srv/hermetic-no-such-directory"
+            )
             await expect(question).to_contain_text(str(tmp_path))
             await question.get_by_role("button", name="Allow once").click()
             assert "it ran" in (await agent.result())["output"]
             await expect(question).to_have_count(1)  # the next one
-            await expect(person.page.locator(".approval.settled:not(.done)")).to_be_visible()  # now it takes keys
+            # now it takes keys
+            await expect(person.page.locator(".approval.settled:not(.done)")).to_be_visible()
             await person.page.keyboard.press("d")
             await person.page.get_by_label("Reason for the agent").fill("not on a Friday")
             await person.page.keyboard.press("Enter")

@@ -31,7 +31,9 @@ async def test_a_person_freezes_an_agent_and_releases_it() -> None:
         await person.open_terminal(environment.id)  # a person's own: it is not stopped
         await person.visit(f"timeline/{environment.id}")
         await person.page.get_by_role("button", name="Stop…").click()
-        await expect(person.page.locator(".stop-list li")).to_have_text("while sleep 0.1; do echo tick; done")
+        await expect(person.page.locator(".stop-list li")).to_have_text(
+            "while sleep 0.1; do echo tick; done"
+        )
         await person.page.get_by_role("button", name="Freeze").click()
         await expect(person.page.locator(".now .held")).to_contain_text("web is stopped")
         await person.page.locator(".now .held").get_by_role("button", name="Release").click()

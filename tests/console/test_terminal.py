@@ -1,4 +1,6 @@
-"""Terminals as a person uses them: full-screen programs, reloads, lost connections, several viewers, taking over."""
+"""Terminals as a person uses them: full-screen programs, reloads, lost connections, several
+viewers, taking over.
+"""
 
 import hashlib
 import os
@@ -46,7 +48,9 @@ async def test_vim_edits_a_file_and_leaves_the_screen_as_it_was(kind: str, tmp_p
 
 async def test_a_reload_shows_the_same_screen_and_types_nothing() -> None:
     async with at_a_terminal() as person:
-        await person.run(r"printf '\033[31m%s\033[0m\n' re''d; printf '\033[c\033[6n'; cat > /dev/null")
+        await person.run(
+            r"printf '\033[31m%s\033[0m\n' re''d; printf '\033[c\033[6n'; cat > /dev/null"
+        )
         await person.sees("red")
         await person.sees(";1R")  # what the terminal replied, echoed
         await person.page.keyboard.press("Enter")
@@ -68,7 +72,9 @@ async def test_a_cut_connection_recovers_without_losing_or_repeating_a_line(tmp_
     os.mkfifo(steps := tmp_path / "steps")  # a line lets the terminal print one
     with os.fdopen(os.open(steps, os.O_RDWR), "w", buffering=1) as step:
         async with at_a_terminal() as person:
-            await person.run(f"for i in {{1..30}}; do read; echo row-$i; done <{steps}; echo fin''ished")
+            await person.run(
+                f"for i in {{1..30}}; do read; echo row-$i; done <{steps}; echo fin''ished"
+            )
             step.write("\n" * 3)
             await person.sees("row-3")
             await person.cut()
@@ -87,7 +93,9 @@ async def test_a_network_that_drops_everything_is_noticed_and_recovered_from() -
         await person.sees("before")
         person.is_mute = True
         await person.run("echo un''seen")
-        await expect(person.page.locator(".connection.lost, .connection.connecting").first).to_be_visible()
+        await expect(
+            person.page.locator(".connection.lost, .connection.connecting").first
+        ).to_be_visible()
         person.is_mute = False
         await expect(person.page.locator(".connection.open")).to_be_visible()
         await person.sees("unseen")

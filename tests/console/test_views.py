@@ -1,4 +1,6 @@
-"""Every view and dialog: names, contrast and order by axe-core, and a picture of each in dark, light and on a phone."""
+"""Every view and dialog: names, contrast and order by axe-core, and a picture of each in dark,
+light and on a phone.
+"""
 
 import json
 import os
@@ -23,16 +25,24 @@ PICTURES = ROOT / "build" / "console"
 SIZES: dict[str, dict[str, Any]] = {
     "dark": {"color_scheme": "dark"},
     "light": {"color_scheme": "light"},
-    "phone": {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
+    "phone": {
+        "color_scheme": "dark",
+        "viewport": {"width": 390, "height": 844},
+        "has_touch": True,
+        "is_mobile": True,
+    },
 }
-AXE = (CONSOLE / "node_modules" / "axe-core" / "axe.min.js").read_text  # read when the packages are there
+# read when the packages are there
+AXE = (CONSOLE / "node_modules" / "axe-core" / "axe.min.js").read_text
 FIND = "axe.run(document, {resultTypes: ['violations']}).then(found => found.violations.map(each =>\
  [each.id, each.nodes.map(node => node.target.join(' ') + ': ' + node.failureSummary)]))"
 MANY_POINTS = re.compile(r"(\S+ ){55}")  # of a sparkline
 
 
 class View(NamedTuple):
-    """A view by its path after `#/`, what is there once it is complete, and what a person does there."""
+    """A view by its path after `#/`, what is there once it is complete, and what a person does
+    there.
+    """
 
     path: str
     complete: str
@@ -44,7 +54,9 @@ async def views_of(person: Visitor) -> dict[str, View]:
     answer = await api(person, "GET", "/timeline")
     server = next(block for block in answer["blocks"] if "http.server" in block["command"])
     failed = next(
-        block for block in answer["blocks"] if "unittest" in block["command"] and block["ending"] != ["exited", 0]
+        block
+        for block in answer["blocks"]
+        if "unittest" in block["command"] and block["ending"] != ["exited", 0]
     )
     agent = server["environment"]
     return {
@@ -93,7 +105,9 @@ async def test_every_view_has_no_violation_of_axe_and_a_picture(
         async with scene(workshop):
             await person.enter("approvals")
             await expect(person.page.locator(".approval mark").first).to_be_visible()
-            await expect(person.page.locator(".sparkline polyline").first).to_have_attribute("points", MANY_POINTS)
+            await expect(person.page.locator(".sparkline polyline").first).to_have_attribute(
+                "points", MANY_POINTS
+            )
             await person.page.evaluate(AXE())
             for name, view in (await views_of(person)).items():
                 await person.visit(view.path)
@@ -107,9 +121,14 @@ async def test_every_view_has_no_violation_of_axe_and_a_picture(
             await person.visit("terminal")
             await person.page.locator(".tabstrip nav a").first.click()
             await person.page.get_by_role("button", name="Close the terminal").click()
-            await expect(person.page.get_by_role("heading", name="No terminal is open here")).to_be_visible()
-    assert {name: violations for name, violations in found.items() if violations} == {}, json.dumps(found, indent=1)
-    assert [problem for problem in person.problems if "401" not in problem] == []  # before the login
+            await expect(
+                person.page.get_by_role("heading", name="No terminal is open here")
+            ).to_be_visible()
+    assert {name: violations for name, violations in found.items() if violations} == {}, json.dumps(
+        found, indent=1
+    )
+    # before the login
+    assert [problem for problem in person.problems if "401" not in problem] == []
 
 
 async def look(person: Visitor, name: str) -> Any:
@@ -132,7 +151,9 @@ async def work_in_a_shell(person: Visitor) -> None:
     await expect(person.page.locator(".badge.you")).to_be_visible()
     environment, process = person.page.url.split("/")[-2:]
     await person.run(r"PS1='\[\e[1;32m\]dev@checkout\[\e[0m\]:\[\e[1;34m\]\W\[\e[0m\]$ '; clear")
-    recording = await api(person, "POST", "/recordings", {"environment": environment, "process": process})
+    recording = await api(
+        person, "POST", "/recordings", {"environment": environment, "process": process}
+    )
     await person.run("git log --stat --color -1; git -c color.ui=always diff; python3 -m unittest")
     await person.sees("Ran 2 tests")
     assert "id" in recording, recording
@@ -148,7 +169,9 @@ async def play(person: Visitor) -> None:
 
 async def share(person: Visitor) -> None:
     """Two links, one of them new."""
-    await api(person, "POST", "/shares", {"scope": "approve", "expires": 28800, "name": "Vic's phone"})
+    await api(
+        person, "POST", "/shares", {"scope": "approve", "expires": 28800, "name": "Vic's phone"}
+    )
     await person.page.get_by_role("button", name="Share").click()
     await expect(person.page.locator(".links li").first).to_be_visible()
 

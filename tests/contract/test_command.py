@@ -5,7 +5,9 @@ from hermetic.contract.endings import Exited, Lost
 
 
 def result(data: bytes, omitted: tuple[int, int] | None = None) -> Result:
-    return Result(data=data, ending=Exited(0), duration=0.1, cwd="/", total_bytes=len(data), omitted=omitted)
+    return Result(
+        data=data, ending=Exited(0), duration=0.1, cwd="/", total_bytes=len(data), omitted=omitted
+    )
 
 
 def test_output_is_text_with_broken_bytes_replaced() -> None:

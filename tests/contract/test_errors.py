@@ -18,7 +18,9 @@ WITH_ATTRIBUTES: list[tuple[errors.ExecutionError, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "attribute"), WITH_ATTRIBUTES, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    ("error", "attribute"), WITH_ATTRIBUTES, ids=lambda value: type(value).__name__
+)
 def test_an_error_says_what_it_is_about(error: errors.ExecutionError, attribute: str) -> None:
     assert isinstance(error, errors.ExecutionError)
     assert getattr(error, attribute) == "a"

@@ -16,7 +16,11 @@ from tests.resident.running import Client, running
 
 def test_every_limit_has_a_positive_value_a_unit_and_a_meaning() -> None:
     documented = [name for name, _, _ in limit_rows()]
-    defined = [name for name, value in vars(limits).items() if name.isupper() and isinstance(value, int | float)]
+    defined = [
+        name
+        for name, value in vars(limits).items()
+        if name.isupper() and isinstance(value, int | float)
+    ]
     assert sorted(documented) == sorted(defined)
     assert [name for name in defined if getattr(limits, name) <= 0] == []
 

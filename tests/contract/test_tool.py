@@ -27,7 +27,12 @@ TOOL = Tool("shout", "Shouts.", Arguments, run)
 
 def test_every_form_holds_the_same_parameters() -> None:
     openai, anthropic, mcp = (TOOL.schema(form) for form in ("openai", "anthropic", "mcp"))
-    assert openai["function"]["parameters"] == anthropic["input_schema"] == mcp["inputSchema"] == TOOL.parameters()
+    assert (
+        openai["function"]["parameters"]
+        == anthropic["input_schema"]
+        == mcp["inputSchema"]
+        == TOOL.parameters()
+    )
     parameters = TOOL.parameters()
     assert parameters["type"] == "object"
     assert parameters["required"] == ["command"]
@@ -63,7 +68,9 @@ def test_what_can_be_converted_is(given: dict[str, Any], field: str, value: obje
         ({"command": "x", "names": "[broken"}, "names", "Expected `array"),
     ],
 )
-def test_what_cannot_is_told_with_what_would_be_right(given: dict[str, Any], argument: str, says: str) -> None:
+def test_what_cannot_is_told_with_what_would_be_right(
+    given: dict[str, Any], argument: str, says: str
+) -> None:
     with pytest.raises(InvalidArgument, match=says.replace("[", r"\[")) as caught:
         TOOL.read(given)
     assert caught.value.argument == argument

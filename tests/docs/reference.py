@@ -1,6 +1,7 @@
 """Writes docs/reference.md: every public name with its signature, its docstring and its fields.
 
-`scripts/reference` runs it; `test_reference.py` fails where the page differs from what it would write.
+`scripts/reference` runs it; `test_reference.py` fails where the page differs from what it would
+write.
 """
 
 import ast
@@ -40,13 +41,23 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def reference() -> str:
     """The whole page."""
-    public = [name for name in hermetic.__all__ if not name.startswith("_") and name not in ("blocking", "Ending")]
+    public = [
+        name
+        for name in hermetic.__all__
+        if not name.startswith("_") and name not in ("blocking", "Ending")
+    ]
     errors = [name for name in public if _is(name, Exception)]
     endings = [ending.__name__ for ending in Ending.__args__]
     values = [name for name in public if _is(name, msgspec.Struct) and name not in endings]
-    assert sorted(public) == sorted([*FUNCTIONS, *CLASSES, *values, *endings, *errors]), "a public name has no section"
+    assert sorted(public) == sorted([*FUNCTIONS, *CLASSES, *values, *endings, *errors]), (
+        "a public name has no section"
+    )
     lines = [ABOUT]
-    lines += ["## Functions", "", *(line for name in FUNCTIONS for line in _function(_tree(name), 3))]
+    lines += [
+        "## Functions",
+        "",
+        *(line for name in FUNCTIONS for line in _function(_tree(name), 3)),
+    ]
     lines += ["## Classes", "", *(line for name in CLASSES for line in _class(name))]
     lines += ["## Values", "", *(line for name in values for line in _struct(name))]
     lines += [
@@ -86,9 +97,15 @@ def _class(name: str) -> Iterator[str]:
     yield from (f"### `{name}`", "")
     if bases:
         yield from (f"Base: `{bases}`.", "")
-    members = [node for node in tree.body if isinstance(node, Function) and not node.name.startswith("_")]
+    members = [
+        node for node in tree.body if isinstance(node, Function) and not node.name.startswith("_")
+    ]
     for node in tree.body:
-        if name in ("Fleet", "Toolbox", "Tool") and isinstance(node, Function) and node.name == "__init__":
+        if (
+            name in ("Fleet", "Toolbox", "Tool")
+            and isinstance(node, Function)
+            and node.name == "__init__"
+        ):
             yield from _signature(node, name)
     yield from _text(ast.get_docstring(tree))
     for node in members:
@@ -166,13 +183,21 @@ def _error(name: str) -> Iterator[str]:
     error = getattr(hermetic, name)
     bases = ", ".join(f"`{base.__name__}`" for base in error.__bases__)
     yield from (f"### `{name}`", "", f"Base: {bases}.", "", *_text(inspect.getdoc(error)))
-    fields = [field for field in inspect.signature(error).parameters if field != "message"] if _has_init(error) else []
+    fields = (
+        [field for field in inspect.signature(error).parameters if field != "message"]
+        if _has_init(error)
+        else []
+    )
     if fields:
         yield from ("Attributes: " + ", ".join(f"`{field}`" for field in fields) + ".", "")
 
 
 def _has_init(error: type) -> bool:
-    return any("__init__" in vars(base) for base in error.__mro__ if base.__module__.startswith("hermetic."))
+    return any(
+        "__init__" in vars(base)
+        for base in error.__mro__
+        if base.__module__.startswith("hermetic.")
+    )
 
 
 def _limits() -> Iterator[str]:
@@ -185,7 +210,11 @@ def _limits() -> Iterator[str]:
 def limit_rows() -> list[tuple[str, str, str]]:
     """Name, unit and meaning of every limit, from the lines `NAME = value  # unit: meaning`."""
     pages = [(ROOT / path).read_text(encoding="utf-8") for path in LIMIT_TABLES]
-    return [row for page in pages for row in re.findall(r"^([A-Z_]+) = .*  # (\w+): (.+)$", page, re.MULTILINE)]
+    return [
+        row
+        for page in pages
+        for row in re.findall(r"^([A-Z_]+) = .*  # (\w+): (.+)$", page, re.MULTILINE)
+    ]
 
 
 def _text(docstring: str | None) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""Runs a snippet of Python from a page, and compares what it prints with what the page says it prints."""
+"""Runs a snippet of Python from a page, and compares what it prints with what the page says it
+prints.
+"""
 
 import ast
 import asyncio
@@ -28,21 +30,31 @@ class Printed:
 
 
 def run(block: Block, **given: Any) -> dict[str, Any]:
-    """Runs it to its end; returns its names. It sees those that are given, and with `await` an environment as `env`.
+    """Runs it to its end; returns its names. It sees those that are given, and with `await` an
+    environment as `env`.
 
-    Raises AssertionError. A snippet that opens a container runs with the tests' own image, and is skipped where docker
-    is missing.
+    Raises AssertionError. A snippet that opens a container runs with the tests' own image, and is
+    skipped where docker is missing.
     """
-    code = compile(with_test_image(block.text), str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    code = compile(
+        with_test_image(block.text), str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    )
     printed = Printed()
-    names: dict[str, Any] = {"__name__": "__snippet__", "hermetic": hermetic, "asyncio": asyncio, "print": printed}
+    names: dict[str, Any] = {
+        "__name__": "__snippet__",
+        "hermetic": hermetic,
+        "asyncio": asyncio,
+        "print": printed,
+    }
     names.update(given)
     if code.co_flags & inspect.CO_COROUTINE:
         asyncio.run(_run_with_environment(code, names))
     else:
         exec(code, names)
     promised = expected(block.text)
-    assert printed.lines == promised, f"{block} prints {printed.lines}, and says that it prints {promised}"
+    assert printed.lines == promised, (
+        f"{block} prints {printed.lines}, and says that it prints {promised}"
+    )
     return names
 
 

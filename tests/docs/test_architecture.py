@@ -1,4 +1,6 @@
-"""The page on the architecture names files and packages that exist, and leads to the ones that newcomers look for."""
+"""The page on the architecture names files and packages that exist, and leads to the ones that
+newcomers look for.
+"""
 
 import re
 
@@ -39,6 +41,8 @@ def test_a_newcomer_finds_the_file(question: str, shows: str) -> None:
 
 def test_the_glossary_is_sorted_and_has_one_line_for_each_word() -> None:
     page = read(PAGE)
-    words = re.findall(r"^\| ([a-z][\w, ]*) \|", page[page.index("## Glossary") :], re.MULTILINE)[1:]
+    words = re.findall(r"^\| ([a-z][\w, ]*) \|", page[page.index("## Glossary") :], re.MULTILINE)[
+        1:
+    ]
     assert len(words) > 40
     assert words == sorted(words)

@@ -1,4 +1,6 @@
-"""The first page: a newcomer's two commands come first, and every figure has the command that measures it."""
+"""The first page: a newcomer's two commands come first, and every figure has the command that
+measures it.
+"""
 
 import re
 
@@ -20,8 +22,13 @@ def test_the_page_is_short() -> None:
 
 def test_every_figure_has_its_command() -> None:
     text = re.sub(r"^```.*?^```$", "", read("README.md"), flags=re.MULTILINE | re.DOTALL)
-    figures, rest = text.partition("## Figures")[2].partition("\n## ")[0], text.partition("## Figures")[0]
+    figures, rest = (
+        text.partition("## Figures")[2].partition("\n## ")[0],
+        text.partition("## Figures")[0],
+    )
     assert FIGURE.search(figures)
     assert "`benchmarks/run`" in figures
-    unproven = [part for part in rest.split("\n\n") if FIGURE.search(part) and "benchmarks" not in part]
+    unproven = [
+        part for part in rest.split("\n\n") if FIGURE.search(part) and "benchmarks" not in part
+    ]
     assert unproven == []

@@ -1,4 +1,6 @@
-"""The reference is fresh, every error, ending and field is on its page, and every link leads somewhere."""
+"""The reference is fresh, every error, ending and field is on its page, and every link leads
+somewhere.
+"""
 
 import re
 
@@ -50,7 +52,9 @@ def test_every_ending_has_a_row() -> None:
 
 def test_every_note_on_the_page_of_sessions_is_one_that_is_given() -> None:
     notes = [row[0].strip("… ").strip("`") for row in rows("docs/sessions.md") if len(row) == 2]
-    sources = "".join(path.read_text() for path in (ROOT / "src" / "hermetic" / "resident").rglob("*.py"))
+    sources = "".join(
+        path.read_text() for path in (ROOT / "src" / "hermetic" / "resident").rglob("*.py")
+    )
     assert notes
     assert [note for note in notes if f'"{note}' not in sources] == []
 
@@ -63,7 +67,11 @@ def broken_links(page: str) -> list[str]:
     broken = []
     for target, anchor in LINK.findall(read(page)):
         path = ((ROOT / page).parent / target).resolve() if target else ROOT / page
-        names = [anchor_of(heading) for heading in headings(str(path.relative_to(ROOT)))] if anchor else []
+        names = (
+            [anchor_of(heading) for heading in headings(str(path.relative_to(ROOT)))]
+            if anchor
+            else []
+        )
         if not path.exists() or (anchor and anchor[1:] not in names):
             broken.append(target + anchor)
     return broken

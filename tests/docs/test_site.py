@@ -20,8 +20,11 @@ def test_every_page_is_in_the_contents_of_the_site() -> None:
 def test_the_site_is_built_by_one_command_without_broken_links(tmp_path: Path) -> None:
     done = subprocess.run(
         [ROOT / "scripts" / "build-docs", "--site-dir", tmp_path / "site"],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "site" / "index.html").exists()
     assert "hermetic logs" in (tmp_path / "site" / "docs" / "cli.html").read_text(encoding="utf-8")

@@ -12,10 +12,14 @@ import pytest
 from tests.docs.pages import PAGES, Block, blocks
 from tests.docs.snippets import run, with_test_image
 
-FRAMEWORKS = "docs/how-to/use-from-a-framework.md"  # its code runs where the frameworks are: tests/adapters/real
+# its code runs where the frameworks are: tests/adapters/real
+FRAMEWORKS = "docs/how-to/use-from-a-framework.md"
 PYTHON = [block for page in PAGES if page != FRAMEWORKS for block in blocks(page, "python")]
 SHELL = [
-    line for block in blocks("README.md", "sh") for line in block.text.splitlines() if line.startswith("hermetic ")
+    line
+    for block in blocks("README.md", "sh")
+    for line in block.text.splitlines()
+    if line.startswith("hermetic ")
 ]
 HOW_TO = [block for page in PAGES if "how-to" in page for block in blocks(page, "sh")]
 
@@ -60,20 +64,29 @@ def hermetic_on_path(tmp_path: Path) -> Iterator[dict[str, str]]:
     try:
         yield {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
     finally:
-        subprocess.run([str(program), "rm", "--all"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+        subprocess.run(
+            [str(program), "rm", "--all"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+        )
 
 
 def in_bash(text: str, environ: dict[str, str]) -> str:
     """What a text prints that ends well. Raises AssertionError."""
     done = subprocess.run(
-        ["bash", "-ec", text], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+        ["bash", "-ec", text],
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, (text, done.stdout, done.stderr)
     return done.stdout
 
 
 @pytest.mark.slow
-def test_the_shell_snippets_of_the_readme_run_one_after_the_other(hermetic_on_path: dict[str, str]) -> None:
+def test_the_shell_snippets_of_the_readme_run_one_after_the_other(
+    hermetic_on_path: dict[str, str],
+) -> None:
     printed = {line.partition("#")[0].strip(): in_bash(line, hermetic_on_path) for line in SHELL}
     assert printed["hermetic run -- 'echo one; echo two >&2'"] == "one\ntwo\n"
     assert printed["hermetic run --task demo -- 'pwd; echo $A'"] == "/tmp\n1\n"
@@ -82,7 +95,12 @@ def test_the_shell_snippets_of_the_readme_run_one_after_the_other(hermetic_on_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", HOW_TO, ids=str)
-def test_the_shell_snippets_of_a_how_to_run(block: Block, hermetic_on_path: dict[str, str], tmp_path: Path) -> None:
+def test_the_shell_snippets_of_a_how_to_run(
+    block: Block, hermetic_on_path: dict[str, str], tmp_path: Path
+) -> None:
     (tmp_path / "project").mkdir()
     assert "hermetic " in block.text
-    in_bash(f"cd {shlex.quote(str(tmp_path / 'project'))}\n{with_test_image(block.text)}", hermetic_on_path)
+    in_bash(
+        f"cd {shlex.quote(str(tmp_path / 'project'))}\n{with_test_image(block.text)}",
+        hermetic_on_path,
+    )

@@ -15,10 +15,20 @@ from hermetic.tools.web.tool import ExtractArguments, SearchArguments
 from tests.docs.pages import read
 
 SHAPES: tuple[type[msgspec.Struct], ...] = (
-    TerminalArguments, ProcessArguments, ReadFileArguments, WriteFileArguments, PatchArguments, SearchFilesArguments,
-    CodeArguments, SearchArguments, ExtractArguments,
-    CodeLimits, CodeOptions, Notice, ToolLimits,
-)  # fmt: skip
+    TerminalArguments,
+    ProcessArguments,
+    ReadFileArguments,
+    WriteFileArguments,
+    PatchArguments,
+    SearchFilesArguments,
+    CodeArguments,
+    SearchArguments,
+    ExtractArguments,
+    CodeLimits,
+    CodeOptions,
+    Notice,
+    ToolLimits,
+)
 
 
 def test_every_argument_action_and_field_is_described() -> None:

@@ -1,4 +1,6 @@
-"""Apptainer containers for tests: which program and image, and what is left of them on this machine."""
+"""Apptainer containers for tests: which program and image, and what is left of them on this
+machine.
+"""
 
 import asyncio
 import hashlib
@@ -30,7 +32,12 @@ class Apptainers:
     def left(self) -> list[str]:
         """What lies in the scratch and runtime directories that belongs to an environment."""
         found = [path for path in (self.scratch, runtime_root()) if path.exists()]
-        return [str(entry) for path in found for entry in path.iterdir() if entry.name not in (".apptainer", MEMORY)]
+        return [
+            str(entry)
+            for path in found
+            for entry in path.iterdir()
+            if entry.name not in (".apptainer", MEMORY)
+        ]
 
 
 def watchdog_of(environment: hermetic.Environment) -> Watchdog:
@@ -53,14 +60,22 @@ async def see_ended(pid: int) -> None:
 
 
 def write_docker_archive(
-    at: Path, layer: Path, variables: list[str], *, architecture: str = "amd64", name: str = "made:here"
+    at: Path,
+    layer: Path,
+    variables: list[str],
+    *,
+    architecture: str = "amd64",
+    name: str = "made:here",
 ) -> None:
     """An archive as `docker save` writes it, with one layer."""
     digest = hashlib.sha256(layer.read_bytes()).hexdigest()
     config = {
-        "architecture": architecture, "os": "linux", "config": {"Env": variables},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]}, "history": [{}],
-    }  # fmt: skip
+        "architecture": architecture,
+        "os": "linux",
+        "config": {"Env": variables},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        "history": [{}],
+    }
     folder = at.parent / f"{at.name}.d"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))

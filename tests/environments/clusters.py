@@ -23,16 +23,23 @@ def need_cluster() -> dict[str, Any]:
 
 
 def kubeconfig() -> str:
-    """Path of the cluster's configuration. Kubernetes takes minutes to build, so only `./test --full` must have it."""
+    """Path of the cluster's configuration.
+
+    Kubernetes takes minutes to build, so only `./test --full` must have it.
+    """
     if not is_full() and not os.environ.get("TEST_KUBECONFIG"):
-        pytest.skip("no Kubernetes runs here; ./test --full and scripts/engines/up kubernetes build it from source")
+        pytest.skip(
+            "no Kubernetes runs here; ./test --full and scripts/engines/up kubernetes build it from source"
+        )
     return need_variable("TEST_KUBECONFIG")
 
 
 def kubectl(*words: str, given: str | None = None) -> str:
     """What kubectl answers. Raises CalledProcessError."""
     whole = [need("kubectl"), "--kubeconfig", kubeconfig(), *words]
-    done = subprocess.run(whole, input=given, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = subprocess.run(
+        whole, input=given, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -40,7 +47,16 @@ def kubectl(*words: str, given: str | None = None) -> str:
 def pods(selector: str = "", namespace: str = "default") -> list[Any]:
     """The pods of this run of the tests, as objects."""
     own = f"{ROOT}={tag_of(runtime_root())}"
-    words = ["get", "pods", "--namespace", namespace, "--output", "json", "--selector", selector or own]
+    words = [
+        "get",
+        "pods",
+        "--namespace",
+        namespace,
+        "--output",
+        "json",
+        "--selector",
+        selector or own,
+    ]
     found: list[Any] = json.loads(kubectl(*words))["items"]
     return found
 

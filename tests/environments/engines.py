@@ -19,7 +19,8 @@ from tests.programs import need, need_variable
 ENGINES = ("docker", "podman")
 GONE_SECONDS = 60.0
 
-# Where the engines themselves behave differently; the rest is our code alone, which podman repeats at full size.
+# Where the engines themselves behave differently; the rest is our code alone, which podman repeats
+# at full size.
 PODMAN = pytest.param("podman", marks=pytest.mark.full)
 both_engines = pytest.mark.parametrize("engine", ENGINES, indirect=True)
 
@@ -47,13 +48,19 @@ def starting(kind: str) -> list[str]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = path.read_bytes().decode(errors="replace").split("\0")
-            found += [" ".join(words)] if label in words and any(word.endswith(kind) for word in words) else []
+            found += (
+                [" ".join(words)]
+                if label in words and any(word.endswith(kind) for word in words)
+                else []
+            )
     return found
 
 
 def containers(kind: str, label: str) -> list[str]:
     """Names of the containers with a label, in whatever state they are."""
-    return ask(kind, ["ps", "--all", "--filter", f"label={label}", "--format", "{{.Names}}"]).split()
+    return ask(
+        kind, ["ps", "--all", "--filter", f"label={label}", "--format", "{{.Names}}"]
+    ).split()
 
 
 def mine(engine: str, environment: hermetic.Environment) -> list[str]:

@@ -21,7 +21,11 @@ def dependencies() -> Iterator[Path]:
             continue
         needed = distribution(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
         tops = {file.parts[0] for file in needed.files or []}
-        yield from (Path(str(needed.locate_file(top))) for top in tops if not top.endswith((".dist-info", "..")))
+        yield from (
+            Path(str(needed.locate_file(top)))
+            for top in tops
+            if not top.endswith((".dist-info", ".."))
+        )
 
 
 PACKAGES = (Path(hermetic.__file__).parent, *dependencies())
@@ -31,7 +35,12 @@ class OrdinaryUser:
     """A user with a copy of Hermetic in a directory of his own, and an interpreter that he may run."""
 
     def __init__(
-        self, name: str, home: Path, *, groups: Sequence[int] = (), packages: Sequence[Path] = PACKAGES
+        self,
+        name: str,
+        home: Path,
+        *,
+        groups: Sequence[int] = (),
+        packages: Sequence[Path] = PACKAGES,
     ) -> None:
         self.name, self.home, self.groups = name, home, groups
         (home / "packages").mkdir()
@@ -47,9 +56,12 @@ class OrdinaryUser:
             for path in (folder, *(os.path.join(folder, file) for file in files)):
                 os.chown(path, entry.pw_uid, entry.pw_gid)
         self.environ = {
-            "PATH": os.environ["PATH"], "PYTHONPATH": str(home / "packages"), "HOME": str(home), "TMPDIR": str(home),
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(home / "packages"),
+            "HOME": str(home),
+            "TMPDIR": str(home),
             "PYTHONDONTWRITEBYTECODE": "1",
-        }  # fmt: skip
+        }
         self.python = self._interpreter()
 
     def start(self, code: str, *words: str, **more: str) -> "subprocess.Popen[str]":
@@ -65,16 +77,28 @@ class OrdinaryUser:
 
     def _spawn(self, python: str, code: str, *words: str, **more: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            [python, "-c", code, *words], env={**self.environ, **more}, cwd="/", stdout=subprocess.PIPE, text=True,
-            user=self.uid, group=self.gid, extra_groups=self.groups,
-        )  # fmt: skip
+            [python, "-c", code, *words],
+            env={**self.environ, **more},
+            cwd="/",
+            stdout=subprocess.PIPE,
+            text=True,
+            user=self.uid,
+            group=self.gid,
+            extra_groups=self.groups,
+        )
 
     def _interpreter(self) -> str:
-        """Ours where the user may run it, else the system's of the same version, for which our packages fit."""
+        """Ours where the user may run it, else the system's of the same version, for which our
+        packages fit.
+        """
         check = f"import hermetic, msgspec, sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
-        usable = [path for path in (sys.executable, "/usr/bin/python3") if self._succeeds(path, check)]
+        usable = [
+            path for path in (sys.executable, "/usr/bin/python3") if self._succeeds(path, check)
+        ]
         if not usable:
-            unavailable(f"{self.name} may run no Python {sys.version_info[0]}.{sys.version_info[1]} here")
+            unavailable(
+                f"{self.name} may run no Python {sys.version_info[0]}.{sys.version_info[1]} here"
+            )
         return usable[0]
 
     def _succeeds(self, python: str, code: str) -> bool:

@@ -34,7 +34,9 @@ class Jail(CommandBackend):
 '''
 
 
-def install(at: Path, module: str, source: str, kinds: dict[str, str], patch: pytest.MonkeyPatch) -> None:
+def install(
+    at: Path, module: str, source: str, kinds: dict[str, str], patch: pytest.MonkeyPatch
+) -> None:
     """Makes a distribution known to this process and to those it starts: kind → class in `source`."""
     (at / f"{module}.py").write_text(source)
     told = at / f"{module}.dist-info"

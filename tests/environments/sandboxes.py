@@ -18,7 +18,9 @@ from tests.programs import need
 
 @asynccontextmanager
 async def sandbox(workspace: Path, **options: Any) -> AsyncIterator[hermetic.Environment]:
-    """A sandbox on this workspace; its commands' memory is a quarter of a gibibyte unless options say otherwise."""
+    """A sandbox on this workspace; its commands' memory is a quarter of a gibibyte unless options
+    say otherwise.
+    """
     need("bwrap")
     options = {"memory_bytes": 256 << 20, "login": False, **options}
     async with hermetic.open("sandbox", workspace=workspace, **options) as environment:
@@ -47,12 +49,17 @@ async def nothing_left(kept: SandboxFiles) -> None:
     assert left_of(kept) == []
 
 
-async def run_program(*argv: object, environ: Mapping[str, str] | None = None) -> tuple[int | None, str]:
+async def run_program(
+    *argv: object, environ: Mapping[str, str] | None = None
+) -> tuple[int | None, str]:
     """Exit code and output, both streams together."""
     process = await asyncio.create_subprocess_exec(
-        *map(str, argv), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT, env={**os.environ, **(environ or {})},
-    )  # fmt: skip
+        *map(str, argv),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, **(environ or {})},
+    )
     async with asyncio.timeout(60):
         said, _ = await process.communicate()
     return process.returncode, said.decode()

@@ -18,9 +18,14 @@ START = Path(__file__).parents[2] / "scripts/engines/start-slurm.sh"
 
 
 def need_slurm() -> str:
-    """Path of the cluster's slurm.conf. Only `./test --full` must have it: Slurm is many packages."""
+    """Path of the cluster's slurm.conf.
+
+    Only `./test --full` must have it: Slurm is many packages.
+    """
     if not is_full() and not os.environ.get("TEST_SLURM_CONF"):
-        pytest.skip("no Slurm runs here; ./test --full and scripts/engines/up slurm install and start it")
+        pytest.skip(
+            "no Slurm runs here; ./test --full and scripts/engines/up slurm install and start it"
+        )
     return need_variable("TEST_SLURM_CONF")
 
 
@@ -33,7 +38,9 @@ def slurm(*words: str) -> str:
 
 def jobs() -> list[str]:
     """The jobs of this run of the tests that have not ended; one that is completing has."""
-    lines = slurm("squeue", "--noheader", "--me", "--states=PENDING,RUNNING,SUSPENDED", "--format=%i %k").splitlines()
+    lines = slurm(
+        "squeue", "--noheader", "--me", "--states=PENDING,RUNNING,SUSPENDED", "--format=%i %k"
+    ).splitlines()
     found = [job for line in lines if (job := TaggedJob.parse(line)) is not None]
     return [job.job for job in found if job.root == tag_of(runtime_root())]
 
@@ -64,9 +71,13 @@ def end(name: str, number: int) -> None:
 
 
 def mend() -> None:
-    """Starts again what a test has killed. The daemons are then descendants of this process, and stay."""
+    """Starts again what a test has killed.
+
+    The daemons are then descendants of this process, and stay.
+    """
     subprocess.run([START], check=True, capture_output=True, timeout=SECONDS)
     names = [path.stem for path in Path(need_variable("SLURM_STATE")).glob("*.id")]
     for pid in map(daemon, names):
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()  # slurmctld has a helper
+        # slurmctld has a helper
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         SERVERS.update((pid, *map(int, children)))

@@ -40,7 +40,9 @@ class Sshd:
         self.home = at / "home"  # of whoever logs in: with no profile of theirs
         self.home.mkdir()
         for name in ("host_key", "id"):
-            subprocess.run([need("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", at / name], check=True)
+            subprocess.run(
+                [need("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", at / name], check=True
+            )
         settings = SETTINGS.format(port=self.port, address=address, at=at)
         (at / "sshd_config").write_text(settings + "".join(f"{line}\n" for line in lines))
         (at / "known_hosts").write_text(self.known_host("host_key"))
@@ -51,12 +53,20 @@ class Sshd:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of an environment there. Its connection waits shortly for its next user, as tests do."""
+        """The options of an environment there.
+
+        Its connection waits shortly for its next user, as tests do.
+        """
         settings = {"UserKnownHostsFile": str(self.at / "known_hosts"), "ControlPersist": "1"}
         return {
-            "host": self._address, "user": _user(), "port": self.port, "key": str(self.at / "id"),
-            "settings": settings, "config": "/dev/null", "login": False,
-        }  # fmt: skip
+            "host": self._address,
+            "user": _user(),
+            "port": self.port,
+            "key": str(self.at / "id"),
+            "settings": settings,
+            "config": "/dev/null",
+            "login": False,
+        }
 
     @property
     def log(self) -> str:
@@ -84,8 +94,12 @@ class Sshd:
 
 
 @contextlib.contextmanager
-def running(at: Path, *lines: str, address: str = "127.0.0.1", around: Sequence[str] = ()) -> Iterator[Sshd]:
-    """An sshd with these settings besides its own, `around` it a program that gives it another view of the machine."""
+def running(
+    at: Path, *lines: str, address: str = "127.0.0.1", around: Sequence[str] = ()
+) -> Iterator[Sshd]:
+    """An sshd with these settings besides its own, `around` it a program that gives it another view
+    of the machine.
+    """
     at.mkdir(exist_ok=True)
     at.chmod(0o711)
     sshd = Sshd(at, address, around, lines)
@@ -108,7 +122,9 @@ def with_programs(at: Path, programs: str) -> Iterator[Sshd]:
     folder.mkdir()
     for name in {*PROGRAMS.split(), *programs.split()}:
         (folder / name).symlink_to(shutil.which(name, path="/usr/bin:/bin") or need(name))
-    with running(at / "sshd", f'ForceCommand export PATH={folder}; eval "$SSH_ORIGINAL_COMMAND"') as sshd:
+    with running(
+        at / "sshd", f'ForceCommand export PATH={folder}; eval "$SSH_ORIGINAL_COMMAND"'
+    ) as sshd:
         yield sshd
 
 
@@ -116,9 +132,13 @@ def shared_options() -> dict[str, Any]:
     """The options of an environment behind the sshd that scripts/engines/up has started."""
     settings = {"UserKnownHostsFile": need_variable("SSH_KNOWN_HOSTS"), "ControlPersist": "1"}
     return {
-        "host": need_variable("SSH_HOST"), "user": need_variable("SSH_USER"), "port": int(need_variable("SSH_PORT")),
-        "key": need_variable("SSH_KEY"), "settings": settings, "config": "/dev/null",
-    }  # fmt: skip
+        "host": need_variable("SSH_HOST"),
+        "user": need_variable("SSH_USER"),
+        "port": int(need_variable("SSH_PORT")),
+        "key": need_variable("SSH_KEY"),
+        "settings": settings,
+        "config": "/dev/null",
+    }
 
 
 def free_port() -> int:

@@ -3,7 +3,8 @@
 import subprocess
 from collections.abc import Sequence
 
-# Prints one line for each call: its name and "ok" or the name of the error. Arguments are calls to make: NAME=NUMBER.
+# Prints one line for each call: its name and "ok" or the name of the error. Arguments are calls to
+# make: NAME=NUMBER.
 PROBE = r"""
 import ctypes, errno, os, pty, socket, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
@@ -57,16 +58,35 @@ print("socketpair", b.recv(1).decode())
 """
 
 PLAIN = {
-    "socket-1": "ok", "socket-2": "ok", "socket-16": "ok", "socket-17": "EPERM", "socket-38": "EPERM",
-    "socket-40": "EPERM", "socket-vsock-high": "EPERM", "TIOCSTI": "EPERM", "TIOCLINUX": "EPERM",
-    "TIOCSTI-high": "EPERM", "TIOCGWINSZ": "ok", "TIOCGPTN": "ok", "TIOCGPTN-signed": "ok", "FIONREAD": "ok",
-    "clone-newuser": "EPERM", "clone3": "ENOSYS", "later": "ENOSYS", "personality": "ok",
-    "personality-old-layout": "EPERM", "fork": "7", "thread": "ok", "socketpair": "x",
-}  # fmt: skip
+    "socket-1": "ok",
+    "socket-2": "ok",
+    "socket-16": "ok",
+    "socket-17": "EPERM",
+    "socket-38": "EPERM",
+    "socket-40": "EPERM",
+    "socket-vsock-high": "EPERM",
+    "TIOCSTI": "EPERM",
+    "TIOCLINUX": "EPERM",
+    "TIOCSTI-high": "EPERM",
+    "TIOCGWINSZ": "ok",
+    "TIOCGPTN": "ok",
+    "TIOCGPTN-signed": "ok",
+    "FIONREAD": "ok",
+    "clone-newuser": "EPERM",
+    "clone3": "ENOSYS",
+    "later": "ENOSYS",
+    "personality": "ok",
+    "personality-old-layout": "EPERM",
+    "fork": "7",
+    "thread": "ok",
+    "socketpair": "x",
+}
 
 
 def told(argv: Sequence[str], numbers: Sequence[str]) -> dict[str, str]:
     """What the probe says of each call when `argv` runs it as `python3 -c`."""
-    done = subprocess.run([*argv, "-c", PROBE, *numbers], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [*argv, "-c", PROBE, *numbers], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr + done.stdout
     return dict(line.split() for line in done.stdout.splitlines())

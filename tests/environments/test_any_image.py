@@ -1,4 +1,6 @@
-"""Images that lack Python, bash or both: the portable runtime is mounted, and nothing of it shows to commands."""
+"""Images that lack Python, bash or both: the portable runtime is mounted, and nothing of it shows
+to commands.
+"""
 
 import asyncio
 import io
@@ -41,7 +43,9 @@ WHICH = {
 
 IN_PODMAN = ("IMAGE_SCRATCH", "IMAGE_NOBASH")  # the mounts of both programs, and of bash alone
 EVERY = [
-    pytest.param(engine, image, marks=() if engine == "docker" or image in IN_PODMAN else pytest.mark.full)
+    pytest.param(
+        engine, image, marks=() if engine == "docker" or image in IN_PODMAN else pytest.mark.full
+    )
     for engine in ENGINES
     for image in WHICH
 ]
@@ -81,19 +85,26 @@ async def test_commands_see_nothing_of_the_runtime(engine: str) -> None:
     async with hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"), cwd="/tmp") as env:
         variables = (await env.run("export -p")).output
         assert not [
-            line for line in variables.splitlines() if "/.hermetic" in line or " LD_" in line or " PYTHON" in line
+            line
+            for line in variables.splitlines()
+            if "/.hermetic" in line or " LD_" in line or " PYTHON" in line
         ]
         assert "/.hermetic" not in (await env.run("echo $PATH $SHELL $BASH $0")).output
-        shown = (
-            "busybox readlink /proc/$$/exe; cat /proc/$$/comm; bash -c 'echo $BASH; busybox readlink /proc/$$/exe; :'"
-        )
-        assert (await env.run(shown)).output.split() == ["/bin/bash", "bash", "/bin/bash", "/bin/bash"]
+        shown = "busybox readlink /proc/$$/exe; cat /proc/$$/comm; bash -c 'echo $BASH; busybox readlink /proc/$$/exe; :'"
+        assert (await env.run(shown)).output.split() == [
+            "/bin/bash",
+            "bash",
+            "/bin/bash",
+            "/bin/bash",
+        ]
         script = "printf '#!/bin/bash\\necho \"$BASH $1\"\\n' >s; busybox chmod +x s; ./s a; bash s b; bash -c './s c'"
         assert (await env.run(script)).output == "/bin/bash a\n/bin/bash b\n/bin/bash c\n"
 
 
 async def test_characters_are_counted(engine: str) -> None:
-    async with hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"), env={"LC_ALL": "C.UTF-8"}) as env:
+    async with hermetic.open(
+        engine, image=need_variable("IMAGE_SCRATCH"), env={"LC_ALL": "C.UTF-8"}
+    ) as env:
         assert (await env.run("x=äö; echo ${#x}; bash -c 'x=äö; echo ${#x}'")).output == "2\n2\n"
 
 
@@ -107,7 +118,9 @@ async def test_terminals_scripts_files_and_trees_work_there(engine: str) -> None
         await env.patch("/tmp/a", "two", "three")
         assert await env.read_file("/tmp/a") == "one\nthree\n"
         assert "three" in str(await env.search_files("thr", path="/tmp"))
-        ended = await env.run("busybox sleep 600 & (busybox sleep 601 &); busybox sleep 602", timeout=1)
+        ended = await env.run(
+            "busybox sleep 600 & (busybox sleep 601 &); busybox sleep 602", timeout=1
+        )
         assert isinstance(ended.ending, hermetic.TimedOut)
         left = "for p in /proc/[0-9]*/cmdline; do read -rd '' line <$p; [ \"$line\" = busybox ] && echo $p; done"
         assert (await env.run(left)).output == ""
@@ -139,10 +152,15 @@ async def test_an_image_for_another_architecture_is_refused(
             member.size, member.mode = len(program), 0o755
             layer.addfile(member, io.BytesIO(program))
     image = f"hermetic-test-foreign-{os.getpid()}:latest"
-    write_docker_archive(tmp_path / "image.tar", tmp_path / "layer.tar", [], architecture="riscv64", name=image)
+    write_docker_archive(
+        tmp_path / "image.tar", tmp_path / "layer.tar", [], architecture="riscv64", name=image
+    )
     ask(engine, ["load", "--input", str(tmp_path / "image.tar")])
     try:
-        with pytest.raises(EnvironmentUnavailable, match=r"is for riscv64 machines, and this one is .*; use an image"):
+        with pytest.raises(
+            EnvironmentUnavailable,
+            match=r"is for riscv64 machines, and this one is .*; use an image",
+        ):
             await hermetic.open(engine, image=image)
         assert ours(engine) == []
     finally:
@@ -150,14 +168,20 @@ async def test_an_image_for_another_architecture_is_refused(
 
 
 @contextmanager
-def changed_image(engine: str, base: str, variables: dict[str, str], files: Path | None = None) -> Iterator[str]:
+def changed_image(
+    engine: str, base: str, variables: dict[str, str], files: Path | None = None
+) -> Iterator[str]:
     """An image like another, with more variables and the files of a directory in its root."""
     image = f"hermetic-test-changed-{os.getpid()}"
     container = ask(engine, ["create", need_variable(base), "/bin/busybox"])
     try:
         if files is not None:
             ask(engine, ["cp", f"{files}/.", f"{container}:/"])
-        changes = [word for name, value in variables.items() for word in ("--change", f"ENV {name}={value}")]
+        changes = [
+            word
+            for name, value in variables.items()
+            for word in ("--change", f"ENV {name}={value}")
+        ]
         ask(engine, ["commit", *changes, container, image])
         yield image
     finally:
@@ -177,28 +201,42 @@ async def test_the_image_has_its_own_library_path(engine: str, tmp_path: Path) -
 
 
 def make_libraries(directory: Path) -> None:
-    """A library to preload, and in /usr/lib the one it needs, which only the image's own loader finds."""
+    """A library to preload, and in /usr/lib the one it needs, which only the image's own loader
+    finds.
+    """
     needed = directory / "usr/lib/libneeded.so"
     needed.parent.mkdir(parents=True)
     link = [need("gcc"), "-shared", "-x", "c", "/dev/null", "-x", "none", "-o"]
     subprocess.run([*link, str(needed), "-Wl,-soname,libneeded.so"], check=True)
-    subprocess.run([*link, str(directory / "preloaded.so"), "-Wl,--no-as-needed", str(needed)], check=True)
+    subprocess.run(
+        [*link, str(directory / "preloaded.so"), "-Wl,--no-as-needed", str(needed)], check=True
+    )
 
 
-@pytest.mark.parametrize(("base", "seen"), [("IMAGE_SCRATCH", ""), ("IMAGE_NOPYTHON", "/preloaded.so")])
+@pytest.mark.parametrize(
+    ("base", "seen"), [("IMAGE_SCRATCH", ""), ("IMAGE_NOPYTHON", "/preloaded.so")]
+)
 async def test_what_the_image_preloads_is_left_to_its_own_programs(
     engine: str, base: str, seen: str, tmp_path: Path
 ) -> None:
     make_libraries(tmp_path)
     with changed_image(engine, base, {"LD_PRELOAD": "/preloaded.so"}, tmp_path) as image:
         async with hermetic.open(engine, image=image) as env:
-            assert (await env.run('echo "$LD_PRELOAD"; bash -c "echo up"')).output == f"{seen}\nup\n"
-            notes = [note for note in env.isolation.notes if "LD_PRELOAD=/preloaded.so of the image is not set" in note]
+            assert (
+                await env.run('echo "$LD_PRELOAD"; bash -c "echo up"')
+            ).output == f"{seen}\nup\n"
+            notes = [
+                note
+                for note in env.isolation.notes
+                if "LD_PRELOAD=/preloaded.so of the image is not set" in note
+            ]
             assert bool(notes) == (not seen)
 
 
 @pytest.fixture(params=[*ENGINES, "apptainer", "sandbox"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
     """Options of an environment that gets the runtime by a mount."""
     kind = str(request.param)
     if kind == "apptainer":
@@ -222,9 +260,12 @@ async def test_an_engine_that_cannot_mount_it_is_an_error_that_says_what_to_do(
     place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = [Mount("/nowhere/on/this/machine", "/.hermetic")]
-    monkeypatch.setattr(RuntimeChoice, "mounts", property(lambda choice: wrong if choice.lacks else []))
+    monkeypatch.setattr(
+        RuntimeChoice, "mounts", property(lambda choice: wrong if choice.lacks else [])
+    )
     with pytest.raises(
-        EnvironmentUnavailable, match=r"(?s)cannot be mounted or does not run there; use an environment with.*nowhere"
+        EnvironmentUnavailable,
+        match=r"(?s)cannot be mounted or does not run there; use an environment with.*nowhere",
     ):
         await hermetic.open(**place)
     assert left(place) == []
@@ -256,7 +297,8 @@ async def test_a_runtime_that_the_kernel_is_too_old_for_is_an_error_that_says_wh
 
     monkeypatch.setattr(RuntimeChoice, "obtain", obtain)
     with pytest.raises(
-        EnvironmentUnavailable, match=r"(?s)does not run there; use an environment with.*kernel too old"
+        EnvironmentUnavailable,
+        match=r"(?s)does not run there; use an environment with.*kernel too old",
     ):
         await hermetic.open(**place)
     assert left(place) == []
@@ -274,9 +316,14 @@ async def test_a_container_that_is_removed_behind_our_back_is_lost(engine: str) 
     await env.close()
 
 
-@pytest.mark.parametrize(("image", "lacking"), [("IMAGE_SCRATCH", "python3 >= 3.8"), ("IMAGE_NOBASH", "bash >= 4.4")])
+@pytest.mark.parametrize(
+    ("image", "lacking"), [("IMAGE_SCRATCH", "python3 >= 3.8"), ("IMAGE_NOBASH", "bash >= 4.4")]
+)
 async def test_the_image_alone_can_be_asked_for(engine: str, image: str, lacking: str) -> None:
-    with pytest.raises(EnvironmentUnavailable, match=f"no {lacking} there; use another image, or the option runtime"):
+    with pytest.raises(
+        EnvironmentUnavailable,
+        match=f"no {lacking} there; use another image, or the option runtime",
+    ):
         await hermetic.open(engine, image=need_variable(image), runtime="image")
     assert ours(engine) == []
 
@@ -285,21 +332,31 @@ async def test_the_runtime_can_be_asked_for(engine: str) -> None:
     async with hermetic.open(engine, image=need_variable("IMAGE_BASE"), runtime="portable") as env:
         info = await env.info()
         assert (info.runtime, info.bash) == ("portable python and bash", "/.hermetic/bin/bash")
-        assert (await env.run("bash -c 'echo $BASH'; command -v python3")).output == "/usr/bin/bash\n/usr/bin/python3\n"
+        assert (
+            await env.run("bash -c 'echo $BASH'; command -v python3")
+        ).output == "/usr/bin/bash\n/usr/bin/python3\n"
     runtime = await store.portable()
-    async with hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"), runtime=runtime.directory) as env:
+    async with hermetic.open(
+        engine, image=need_variable("IMAGE_SCRATCH"), runtime=runtime.directory
+    ) as env:
         assert (await env.info()).runtime == "portable python and bash"
 
 
-async def test_a_damaged_runtime_is_refused_before_anything_starts(engine: str, tmp_path: Path) -> None:
+async def test_a_damaged_runtime_is_refused_before_anything_starts(
+    engine: str, tmp_path: Path
+) -> None:
     with pytest.raises(EnvironmentUnavailable, match="holds no portable runtime"):
         await hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"), runtime=str(tmp_path))
     assert ours(engine) == []
 
 
 @pytest.mark.parametrize("user", [None, "1000"])
-async def test_long_output_is_kept_without_a_directory_for_it(engine: str, user: str | None) -> None:
-    async with hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"), user=user, cwd="/tmp") as env:
+async def test_long_output_is_kept_without_a_directory_for_it(
+    engine: str, user: str | None
+) -> None:
+    async with hermetic.open(
+        engine, image=need_variable("IMAGE_SCRATCH"), user=user, cwd="/tmp"
+    ) as env:
         result = await env.run("for ((i = 0; i < 100000; i++)); do echo line $i; done")
         assert len(result.data) == 1 << 20
         assert result.output.endswith("line 99999\n")
@@ -327,7 +384,9 @@ async def test_an_old_bash_is_not_used_and_not_hidden(engine: str, tmp_path: Pat
         async with hermetic.open(engine, image=image) as env:
             info = await env.info()
             assert (info.runtime, info.bash) == ("portable bash", "/.hermetic/bin/bash")
-            assert (await env.run("echo $A $BASH; bash -c 'echo new'")).output == "b /.hermetic/bin/bash\nold\n"
+            assert (
+                await env.run("echo $A $BASH; bash -c 'echo new'")
+            ).output == "b /.hermetic/bin/bash\nold\n"
 
 
 async def test_an_old_python_is_not_used_and_not_hidden(engine: str, tmp_path: Path) -> None:

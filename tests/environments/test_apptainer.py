@@ -1,4 +1,6 @@
-"""Apptainer containers: what is kept apart, what is kept, and that nothing is left, whoever dies first."""
+"""Apptainer containers: what is kept apart, what is kept, and that nothing is left, whoever dies
+first.
+"""
 
 import asyncio
 import contextlib
@@ -39,36 +41,51 @@ asyncio.run(main())
 
 @pytest.fixture
 def apptainers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Apptainers]:
-    with tempfile.TemporaryDirectory(prefix="hm-", dir="/tmp") as runtime:  # short: sockets lie in it
+    # short: sockets lie in it
+    with tempfile.TemporaryDirectory(prefix="hm-", dir="/tmp") as runtime:
         monkeypatch.setenv("HERMETIC_RUNTIME_DIR", runtime)
         yield Apptainers(tmp_path, monkeypatch)
 
 
-async def test_a_command_sees_neither_files_nor_processes_of_the_caller(apptainers: Apptainers, tmp_path: Path) -> None:
+async def test_a_command_sees_neither_files_nor_processes_of_the_caller(
+    apptainers: Apptainers, tmp_path: Path
+) -> None:
     (tmp_path / "secret").write_text("of the host")
     async with hermetic.open("apptainer", image=apptainers.image) as env:
-        seen = await env.run(f"cat {tmp_path}/secret; ls -A /root /tmp; ls -d /proc/[0-9]* | wc -l; id -u; hostname")
+        seen = await env.run(
+            f"cat {tmp_path}/secret; ls -A /root /tmp; ls -d /proc/[0-9]* | wc -l; id -u; hostname"
+        )
         assert "of the host" not in seen.output
         lines = seen.output.splitlines()
         assert int(lines[-3]) < 20, "it counts the processes of the host"
         assert int(lines[-2]) == os.geteuid()
         isolation = env.isolation
-    assert (isolation.separate_files, isolation.separate_processes, isolation.separate_user) == (True, True, False)
+    assert (isolation.separate_files, isolation.separate_processes, isolation.separate_user) == (
+        True,
+        True,
+        False,
+    )
     assert isolation.shared_paths == ()
 
 
-async def test_a_command_has_no_capability_and_a_filter_of_system_calls(apptainers: Apptainers) -> None:
+async def test_a_command_has_no_capability_and_a_filter_of_system_calls(
+    apptainers: Apptainers,
+) -> None:
     async with hermetic.open("apptainer", image=apptainers.image) as env:
         status = (await env.run("cat /proc/self/status")).output
         fields = dict(line.split(":", 1) for line in status.splitlines())
-        assert {int(fields[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {0}
+        assert {
+            int(fields[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+        } == {0}
         assert fields["NoNewPrivs"].strip() == "1"
         assert fields["Seccomp"].strip() == "2"
         assert (await env.run("unshare -Ur true")).exit_code != 0
         assert (await env.info()).weak == ()
 
 
-async def test_root_cannot_change_the_kernels_settings_nor_the_hosts_files(apptainers: Apptainers) -> None:
+async def test_root_cannot_change_the_kernels_settings_nor_the_hosts_files(
+    apptainers: Apptainers,
+) -> None:
     async with hermetic.open("apptainer", image=apptainers.image) as env:
         tried = await env.run(
             "for f in /proc/sys/kernel/core_pattern /proc/sys/vm/drop_caches; do : >> $f && echo changed $f; done; "
@@ -77,11 +94,17 @@ async def test_root_cannot_change_the_kernels_settings_nor_the_hosts_files(appta
         )
         assert "changed" not in tried.output
         assert [line for line in tried.output.splitlines() if line.startswith("/proc")] == []
-        assert tried.output.splitlines()[-1] == "0", "a file of the host is bound in, and root could write to it"
+        assert tried.output.splitlines()[-1] == "0", (
+            "a file of the host is bound in, and root could write to it"
+        )
 
 
-async def test_neither_variables_nor_the_record_can_be_read_from_outside_or_inside(apptainers: Apptainers) -> None:
-    async with hermetic.open("apptainer", image=apptainers.image, env={"SECRET": "hunter2-of-the-test"}) as env:
+async def test_neither_variables_nor_the_record_can_be_read_from_outside_or_inside(
+    apptainers: Apptainers,
+) -> None:
+    async with hermetic.open(
+        "apptainer", image=apptainers.image, env={"SECRET": "hunter2-of-the-test"}
+    ) as env:
         assert (await env.run("echo $SECRET")).output == "hunter2-of-the-test\n"
         assert str(watchdog_of(env).pid) in {path.parent.name for path in _cmdlines()}
         assert b"hunter2-of-the-test" not in b"".join(map(_read, _cmdlines()))
@@ -130,7 +153,9 @@ async def test_what_is_written_is_gone_with_the_environment_unless_there_is_an_o
             assert (await env.run(f"{look} 2>/dev/null")).output == expected
 
 
-async def test_an_overlay_serves_one_environment_at_a_time(apptainers: Apptainers, tmp_path: Path) -> None:
+async def test_an_overlay_serves_one_environment_at_a_time(
+    apptainers: Apptainers, tmp_path: Path
+) -> None:
     options: dict[str, Any] = {"image": apptainers.image, "overlay": tmp_path / "overlay"}
     async with hermetic.open("apptainer", **options):
         with pytest.raises(hermetic.EnvironmentUnavailable, match="used by another environment"):
@@ -138,12 +163,18 @@ async def test_an_overlay_serves_one_environment_at_a_time(apptainers: Apptainer
     assert apptainers.left() == []
 
 
-async def test_a_limit_that_cannot_be_had_is_told(apptainers: Apptainers, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_limit_that_cannot_be_had_is_told(
+    apptainers: Apptainers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hermetic.environments.apptainer.can_limit", lambda: False)
-    async with hermetic.open("apptainer", image=apptainers.image, memory_bytes=1 << 30, pids=100) as env:
+    async with hermetic.open(
+        "apptainer", image=apptainers.image, memory_bytes=1 << 30, pids=100
+    ) as env:
         notes = [note for note in env.isolation.notes if "is not limited" in note]
         assert [note.split()[0] for note in notes] == ["memory_bytes", "pids"]
-        assert "cpu" in next(note for note in env.isolation.notes if "no limit was asked for" in note)
+        assert "cpu" in next(
+            note for note in env.isolation.notes if "no limit was asked for" in note
+        )
         assert set(notes) <= set((await env.info()).weak)
 
 
@@ -152,7 +183,9 @@ async def test_singularity_is_another_name_for_it(apptainers: Apptainers) -> Non
         assert env.kind == "apptainer"
 
 
-async def test_another_image_is_never_handed_out_for_a_living_task(apptainers: Apptainers, tmp_path: Path) -> None:
+async def test_another_image_is_never_handed_out_for_a_living_task(
+    apptainers: Apptainers, tmp_path: Path
+) -> None:
     other = tmp_path / "other.sif"
     other.symlink_to(apptainers.image)
     async with hermetic.open("apptainer", image=apptainers.image, network=False, task="images"):
@@ -185,7 +218,9 @@ async def test_bad_options_are_named_and_leave_nothing(
     assert apptainers.left() == []
 
 
-async def test_a_container_that_does_not_start_leaves_nothing(apptainers: Apptainers, tmp_path: Path) -> None:
+async def test_a_container_that_does_not_start_leaves_nothing(
+    apptainers: Apptainers, tmp_path: Path
+) -> None:
     broken = tmp_path / "broken.sif"
     broken.write_bytes(_head(apptainers.image))
     empty = tmp_path / "empty"
@@ -205,7 +240,9 @@ def _head(path: str) -> bytes:
         return file.read(100_000)
 
 
-async def test_a_missing_program_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_missing_program_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(hermetic.EnvironmentUnavailable, match="install apptainer"):
         await hermetic.open("apptainer", image="/bin")
@@ -227,14 +264,18 @@ async def test_a_start_that_is_cancelled_leaves_nothing(apptainers: Apptainers) 
 async def test_a_hundred_opens_and_closes_leave_nothing(apptainers: Apptainers) -> None:
     for _ in range(100 if is_full() else 3):
         async with hermetic.open("apptainer", image=apptainers.image) as env:
-            await env.run("setsid sleep 600 & (sleep 600 &); touch /tmp/file; mkdir -m 0 /tmp/closed")
+            await env.run(
+                "setsid sleep 600 & (sleep 600 &); touch /tmp/file; mkdir -m 0 /tmp/closed"
+            )
             watchdog = watchdog_of(env)
         assert not watchdog.is_alive
         assert apptainers.left() == []
 
 
 @pytest.mark.slow
-async def test_callers_killed_by_sigkill_leave_nothing_after_the_lease(apptainers: Apptainers) -> None:
+async def test_callers_killed_by_sigkill_leave_nothing_after_the_lease(
+    apptainers: Apptainers,
+) -> None:
     options = json.dumps({"image": apptainers.image, "lease": 0.5, "unattended": 0.5})
     records = Records(runtime_root())
     for _ in range(scale(20)):
@@ -257,11 +298,17 @@ def _is_there(path: str | None) -> bool:
     return path is not None and os.path.exists(path)
 
 
-async def test_an_opener_killed_while_it_opens_leaves_nothing_after_the_lease(apptainers: Apptainers) -> None:
+async def test_an_opener_killed_while_it_opens_leaves_nothing_after_the_lease(
+    apptainers: Apptainers,
+) -> None:
     options = json.dumps({"image": apptainers.image, "lease": 0.5, "unattended": 0.5})
-    opener = await asyncio.create_subprocess_exec(sys.executable, "-c", OPENER, options, stdout=asyncio.subprocess.PIPE)
+    opener = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OPENER, options, stdout=asyncio.subprocess.PIPE
+    )
     async with asyncio.timeout(60):
-        while not (found := [path for path in runtime_root().glob("e-*/watchdog") if path.read_text()]):  # noqa: ASYNC110
+        while not (  # noqa: ASYNC110
+            found := [path for path in runtime_root().glob("e-*/watchdog") if path.read_text()]
+        ):
             await asyncio.sleep(0.002)  # nobody tells when a watchdog begins
     watchdog = int(found[0].read_text())
     opener.kill()
@@ -270,7 +317,9 @@ async def test_an_opener_killed_while_it_opens_leaves_nothing_after_the_lease(ap
     assert apptainers.left() == []
 
 
-async def test_a_container_ended_behind_our_back_is_told_and_leaves_nothing(apptainers: Apptainers) -> None:
+async def test_a_container_ended_behind_our_back_is_told_and_leaves_nothing(
+    apptainers: Apptainers,
+) -> None:
     async with hermetic.open("apptainer", image=apptainers.image, task="behind") as env:
         running = await begin(env, "echo up; sleep 600")
         watchdog = watchdog_of(env)
@@ -284,7 +333,9 @@ async def test_a_container_ended_behind_our_back_is_told_and_leaves_nothing(appt
             await again.close(remove=True)
 
 
-async def test_without_its_keeper_a_container_is_taken_away_by_its_caller(apptainers: Apptainers) -> None:
+async def test_without_its_keeper_a_container_is_taken_away_by_its_caller(
+    apptainers: Apptainers,
+) -> None:
     async with hermetic.open("apptainer", image=apptainers.image) as env:
         watchdog = watchdog_of(env)
         container = container_of(watchdog)
@@ -309,7 +360,9 @@ def _resident(environment: hermetic.Environment) -> int:
     assert record is not None
     with socket.socket(socket.AF_UNIX) as stream:
         stream.connect(record.socket)
-        return int.from_bytes(stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
+        return int.from_bytes(
+            stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder
+        )
 
 
 @pytest.mark.parametrize(
@@ -324,7 +377,9 @@ def _resident(environment: hermetic.Environment) -> int:
 async def test_what_an_image_lacks_is_brought_along_and_leaves_nothing(
     apptainers: Apptainers, image: str, runtime: str
 ) -> None:
-    async with hermetic.open("apptainer", image=need_variable(image), env={"A": "b"}, cwd="/tmp") as env:
+    async with hermetic.open(
+        "apptainer", image=need_variable(image), env={"A": "b"}, cwd="/tmp"
+    ) as env:
         info = await env.info()
         assert (info.runtime, info.weak) == (runtime, ())
         assert (await env.run("echo $A $PATH; export -p")).output.count("/.hermetic") == 0
@@ -337,24 +392,31 @@ async def test_what_an_image_lacks_is_brought_along_and_leaves_nothing(
     assert apptainers.left() == []
 
 
-async def test_an_image_for_another_architecture_is_refused(apptainers: Apptainers, tmp_path: Path) -> None:
+async def test_an_image_for_another_architecture_is_refused(
+    apptainers: Apptainers, tmp_path: Path
+) -> None:
     with open(need_variable("IMAGE_SCRATCH_SIF"), "rb") as file:  # noqa: ASYNC230
         data = file.read()
     described = 32 << 10  # bytes before the content; "02" is amd64, "04" arm64
     image = tmp_path / "foreign.sif"
     image.write_bytes(data[:described].replace(b"\x0002\0", b"\x0004\0") + data[described:])
-    with pytest.raises(hermetic.EnvironmentUnavailable, match=r"is for machines of another architecture; use one for"):
+    with pytest.raises(
+        hermetic.EnvironmentUnavailable,
+        match=r"is for machines of another architecture; use one for",
+    ):
         await hermetic.open("apptainer", image=str(image))
     assert apptainers.left() == []
 
 
-async def test_an_overlay_keeps_nothing_of_the_runtime(apptainers: Apptainers, tmp_path: Path) -> None:
+async def test_an_overlay_keeps_nothing_of_the_runtime(
+    apptainers: Apptainers, tmp_path: Path
+) -> None:
     image, overlay = need_variable("IMAGE_SCRATCH_SIF"), str(tmp_path / "overlay")
     for runtime in ("auto", "portable", "auto"):
         async with hermetic.open("apptainer", image=image, overlay=overlay, runtime=runtime) as env:
-            assert (await env.run("echo one >>one; bash -c 'echo $BASH'; cat one")).output.startswith(
-                "/bin/bash\none\n"
-            )
+            assert (
+                await env.run("echo one >>one; bash -c 'echo $BASH'; cat one")
+            ).output.startswith("/bin/bash\none\n")
     with pytest.raises(hermetic.EnvironmentUnavailable, match=r"no python3 >= 3\.8 there"):
         await hermetic.open("apptainer", image=image, overlay=overlay, runtime="image")
     assert apptainers.left() == []

@@ -75,15 +75,27 @@ def test_a_whole_journey_needs_no_rights(user: OrdinaryUser) -> None:
     said, status, ending, alive = json.loads(user.run(JOURNEY, options, **settings(user)))
     assert said == f"{user.uid}\nf me\n/tmp\nwritten\n"
     fields = dict(line.split(":\t") for line in status.splitlines())
-    assert (int(fields["CapEff"], 16), int(fields["CapBnd"], 16), fields["NoNewPrivs"], fields["Seccomp"]) == (
-        0, 0, "1", "2",
-    )  # fmt: skip
+    assert (
+        int(fields["CapEff"], 16),
+        int(fields["CapBnd"], 16),
+        fields["NoNewPrivs"],
+        fields["Seccomp"],
+    ) == (
+        0,
+        0,
+        "1",
+        "2",
+    )
     assert (ending, alive) == ("timed out after 0.3 s", "0\n")
     assert left(user) == []
 
 
-async def test_a_caller_killed_by_sigkill_leaves_nothing_after_the_lease(user: OrdinaryUser) -> None:
-    options = json.dumps({"image": need_variable("IMAGE_BASE_SIF"), "lease": 0.5, "unattended": 0.5})
+async def test_a_caller_killed_by_sigkill_leaves_nothing_after_the_lease(
+    user: OrdinaryUser,
+) -> None:
+    options = json.dumps(
+        {"image": need_variable("IMAGE_BASE_SIF"), "lease": 0.5, "unattended": 0.5}
+    )
     with user.start(OPENER, options, **settings(user)) as process:
         assert process.stdout is not None
         watchdog = int(process.stdout.readline())

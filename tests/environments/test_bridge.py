@@ -24,8 +24,12 @@ def command(path: str) -> list[str]:
 INTO_A_PIPE = ["sh", "-c", '"$@" | cat', "sh"]
 
 
-@pytest.mark.parametrize("around", [[], INTO_A_PIPE], ids=["hands its stream over", "carries every byte"])
-async def test_a_resident_is_reached_through_a_program(monkeypatch: pytest.MonkeyPatch, around: list[str]) -> None:
+@pytest.mark.parametrize(
+    "around", [[], INTO_A_PIPE], ids=["hands its stream over", "carries every byte"]
+)
+async def test_a_resident_is_reached_through_a_program(
+    monkeypatch: pytest.MonkeyPatch, around: list[str]
+) -> None:
     async def reach(self: Local, record: EnvironmentRecord) -> socket.socket:
         return await bridged([*around, *command(record.socket)], seconds=20)
 
@@ -35,7 +39,9 @@ async def test_a_resident_is_reached_through_a_program(monkeypatch: pytest.Monke
         assert (await env.run("cd /usr; pwd")).output == "/usr\n"
 
 
-async def test_a_stream_that_was_handed_over_outlives_its_bridge_only_until_the_resident_sees_it_end() -> None:
+async def test_a_stream_that_was_handed_over_outlives_its_bridge_only_until_the_resident_sees_it_end() -> (
+    None
+):
     async with hermetic.open("local", login=False) as env:
         record = Records(runtime_root()).read(env.id)
         assert record is not None
@@ -60,7 +66,11 @@ async def test_the_bridge_ends_with_the_stream(tmp_path: Path) -> None:
 
 
 def bridges() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and b"marked-as-ours" in arguments(name)]
+    return [
+        int(name)
+        for name in os.listdir("/proc")
+        if name.isdigit() and b"marked-as-ours" in arguments(name)
+    ]
 
 
 def arguments(pid: str) -> bytes:

@@ -1,4 +1,6 @@
-"""A place that is reached by nothing but blocking calls: what they carry arrives whole, and what fails is told."""
+"""A place that is reached by nothing but blocking calls: what they carry arrives whole, and what
+fails is told.
+"""
 
 import asyncio
 import hashlib
@@ -31,7 +33,8 @@ LONGEST_SCRIPT = 131072
 # A version manager's python3, which is a script, would take longer than all the rest.
 NO_SHIMS = "PATH=/usr/bin:/bin\n%s"
 
-# A function of an SDK: what it prints comes at its end, as text, with whatever is printed around it.
+# A function of an SDK: what it prints comes at its end, as text, with whatever is printed around
+# it.
 HERE = '''
 import subprocess
 from hermetic.environments.calling import CallingBackend
@@ -110,11 +113,15 @@ def test_its_limits_are_those_of_the_original() -> None:
     assert (options.startup, options.lifetime) == (180, 3600)
 
 
-async def test_input_output_and_files_pass_byte_by_byte_in_scripts_that_fit(sdk: Sdk, tmp_path: Path) -> None:
+async def test_input_output_and_files_pass_byte_by_byte_in_scripts_that_fit(
+    sdk: Sdk, tmp_path: Path
+) -> None:
     sdk.around = "PATH=/usr/bin:/bin; echo welcome; echo warning >&2\n%s\necho bye"
     data = bytes(range(256)) * 300 + f"\n{END}\n'\"\\$(exit)".encode()
     async with here() as env:
-        assert (await env.run("sha256sum", stdin=data)).output == f"{hashlib.sha256(data).hexdigest()}  -\n"
+        assert (
+            await env.run("sha256sum", stdin=data)
+        ).output == f"{hashlib.sha256(data).hexdigest()}  -\n"
         assert (await env.run("cat", stdin=data)).data == data
         await env.write_file(f"{tmp_path}/file", data)
         assert (tmp_path / "file").read_bytes() == data
@@ -126,7 +133,9 @@ async def test_what_lives_elsewhere_lives_here(sdk: Sdk) -> None:
     async with here() as env:
         await env.run("cd /usr; kept=1")
         live: list[bytes] = []
-        result = await env.run("echo $kept $PWD; read -r line; echo $line", stdin="typed\n", on_output=live.append)
+        result = await env.run(
+            "echo $kept $PWD; read -r line; echo $line", stdin="typed\n", on_output=live.append
+        )
         assert (result.output, b"".join(live)) == ("1 /usr\ntyped\n", b"1 /usr\ntyped\n")
         process = await env.start("cat", pty=True)
         await process.submit("hello")
@@ -138,7 +147,9 @@ async def test_what_lives_elsewhere_lives_here(sdk: Sdk) -> None:
             assert (await again.run("echo $kept")).output == "1\n"
 
 
-async def test_a_call_that_blocks_holds_up_neither_the_loop_nor_the_end_of_the_process(sdk: Sdk) -> None:
+async def test_a_call_that_blocks_holds_up_neither_the_loop_nor_the_end_of_the_process(
+    sdk: Sdk,
+) -> None:
     loop, begun, answer = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
     def create() -> None:
@@ -149,13 +160,19 @@ async def test_a_call_that_blocks_holds_up_neither_the_loop_nor_the_end_of_the_p
     opening = asyncio.ensure_future(hermetic.open("here", login=False)._opened())
     async with asyncio.timeout(30):
         await begun.wait()  # the loop goes on while the call blocks
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith("hermetic-call")]
+    threads = [
+        thread for thread in threading.enumerate() if thread.name.startswith("hermetic-call")
+    ]
     assert threads
     assert all(thread.daemon for thread in threads)
     answer.set()
     env = await opening
     try:
-        assert all(thread.daemon for thread in threading.enumerate() if thread.name.startswith("hermetic-p"))
+        assert all(
+            thread.daemon
+            for thread in threading.enumerate()
+            if thread.name.startswith("hermetic-p")
+        )
     finally:
         await env.close()
 
@@ -164,7 +181,8 @@ async def test_a_place_that_does_not_come_up_in_time_is_taken_away_once_it_has(s
     made = threading.Event()
 
     def create() -> None:
-        assert sdk.cancelled.wait(30)  # which only a start that gave up does, and its error is passed over
+        # which only a start that gave up does, and its error is passed over
+        assert sdk.cancelled.wait(30)
         made.set()
 
     sdk.create = create
@@ -191,7 +209,9 @@ async def test_what_fails_at_the_start_is_told_and_nothing_is_left(sdk: Sdk, wha
     assert sdk.destroyed.is_set()
 
 
-async def test_a_way_that_breaks_is_made_anew_and_no_command_runs_twice(sdk: Sdk, tmp_path: Path) -> None:
+async def test_a_way_that_breaks_is_made_anew_and_no_command_runs_twice(
+    sdk: Sdk, tmp_path: Path
+) -> None:
     failures = 0
 
     def fail(script: str) -> None:
@@ -209,7 +229,9 @@ async def test_a_way_that_breaks_is_made_anew_and_no_command_runs_twice(sdk: Sdk
             assert result.output == "done\n"
         failures = 0
         assert await process.wait(timeout=30) == Exited(0)
-        assert (await process.read()).data == "".join(f"{number}\n" for number in range(1, 101)).encode()
+        assert (await process.read()).data == "".join(
+            f"{number}\n" for number in range(1, 101)
+        ).encode()
     assert (tmp_path / "ran").read_text() == "once\n" * 4
 
 
@@ -262,7 +284,9 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The kind of the page about extending whose only means is a blocking call of docker's client."""
     need_engine("docker")
     _, code = blocks("docs/how-to/add-a-backend.md", "python")
-    install(tmp_path, "cloud_kind", code.text + QUICK, {"cloud": "Cloud", "quick": "Quick"}, monkeypatch)
+    install(
+        tmp_path, "cloud_kind", code.text + QUICK, {"cloud": "Cloud", "quick": "Quick"}, monkeypatch
+    )
     return "cloud"
 
 
@@ -295,7 +319,9 @@ asyncio.run(main())
 
 
 async def test_a_caller_that_is_killed_leaves_no_place_after_the_lease(cloud: str) -> None:
-    caller = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, stdout=asyncio.subprocess.PIPE)
+    caller = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", KILLED, stdout=asyncio.subprocess.PIPE
+    )
     assert caller.stdout is not None
     async with asyncio.timeout(60):
         id = (await caller.stdout.readline()).decode().strip()
@@ -307,18 +333,26 @@ async def test_a_caller_that_is_killed_leaves_no_place_after_the_lease(cloud: st
 
 
 def _containers(id: str) -> list[str]:
-    return ask("docker", ["ps", "--all", "--filter", f"name=hermetic-{id}-", "--format", "{{.Names}}"]).split()
+    return ask(
+        "docker", ["ps", "--all", "--filter", f"name=hermetic-{id}-", "--format", "{{.Names}}"]
+    ).split()
 
 
-# Bounds that such a client misses: two calls take longer than a trivial command may, 100 MB longer than a test may.
+# Bounds that such a client misses: two calls take longer than a trivial command may, 100 MB longer
+# than a test may.
 SLOW = ("test_a_trivial_command_returns_at_once", "test_large_input_arrives_whole")
 
 
-# Some of SHORT: input, output as it comes, a timeout, a terminal, a signal and files. Every call is a client's start.
+# Some of SHORT: input, output as it comes, a timeout, a terminal, a signal and files. Every call is
+# a client's start.
 BY_CALLS = (
-    "test_bytes_pass_unchanged", "test_output_is_seen_live", "test_a_timeout_keeps_the_output",
-    "test_there_is_a_terminal", "test_a_signal_is_told", "test_what_is_written_is_read_back",
-)  # fmt: skip
+    "test_bytes_pass_unchanged",
+    "test_output_is_seen_live",
+    "test_a_timeout_keeps_the_output",
+    "test_there_is_a_terminal",
+    "test_a_signal_is_told",
+    "test_what_is_written_is_read_back",
+)
 
 
 @pytest.mark.slow
@@ -326,7 +360,9 @@ def test_it_passes_the_suite_but_for_speed(cloud: str, tmp_path: Path) -> None:
     at = tmp_path / "suite"
     at.mkdir()
     only = ["-k", f"not ({' or '.join(SLOW)})"] if is_full() else ["-k", " or ".join(BY_CALLS)]
-    cases = run_suite(cloud, at, [f"image={need_variable('IMAGE_TOOLS' if is_full() else 'IMAGE_BASE')}"], only)
+    cases = run_suite(
+        cloud, at, [f"image={need_variable('IMAGE_TOOLS' if is_full() else 'IMAGE_BASE')}"], only
+    )
     assert len(cases) >= (400 if is_full() else len(BY_CALLS))
     wrong = [case for case in cases if case.outcome != "passed"]
     assert not wrong, summarize(wrong)

@@ -21,7 +21,9 @@ def test_an_unknown_kind_names_the_valid_ones_and_the_nearest() -> None:
     assert caught.value.setting == "kind"
 
 
-def test_other_distributions_bring_their_own_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_distributions_bring_their_own_kinds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "elsewhere.py").write_text("class Elsewhere:\n    kind = 'elsewhere'\n")
     info = tmp_path / "elsewhere-1.0.dist-info"
     info.mkdir()
@@ -38,7 +40,9 @@ def test_other_distributions_bring_their_own_kinds(tmp_path: Path, monkeypatch: 
 
 
 def test_an_unknown_option_names_the_valid_ones_and_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"did you mean 'passthrough'\? Valid: cwd, env") as caught:
+    with pytest.raises(
+        ConfigError, match=r"did you mean 'passthrough'\? Valid: cwd, env"
+    ) as caught:
         Local({"passthru": []})
     assert caught.value.setting == "passthru"
 
@@ -46,11 +50,20 @@ def test_an_unknown_option_names_the_valid_ones_and_the_nearest() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"lease": "soon"}, {"lease": -1}, {"lease": float("nan")}, {"login": "yes"}, {"cwd": 5}, {"env": {"A": 1}},
-        {"env": {"": "x"}}, {"env": {"A=B": "x"}}, {"env": {"1A": "x"}}, {"env": {"A": "\0"}}, {"env": {"A": "\udcff"}},
+        {"lease": "soon"},
+        {"lease": -1},
+        {"lease": float("nan")},
+        {"login": "yes"},
+        {"cwd": 5},
+        {"env": {"A": 1}},
+        {"env": {"": "x"}},
+        {"env": {"A=B": "x"}},
+        {"env": {"1A": "x"}},
+        {"env": {"A": "\0"}},
+        {"env": {"A": "\udcff"}},
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_an_option_that_does_not_fit_is_named(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError) as caught:
         Local(options)
@@ -68,17 +81,23 @@ async def test_a_cwd_that_is_a_file_or_missing_starts_nothing(tmp_path: Path) ->
     file.touch()
     for cwd, why in ((file, "is not a directory"), (tmp_path / "missing", "does not exist")):
         with pytest.raises(InvalidArgument, match=why) as caught:
-            await Local({"cwd": cwd}).start(id="e-1", directory="/", spool=None, token=b"", label="")
+            await Local({"cwd": cwd}).start(
+                id="e-1", directory="/", spool=None, token=b"", label=""
+            )
         assert caught.value.argument == "cwd"
 
 
-def test_relative_directories_are_remembered_as_whole_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_relative_directories_are_remembered_as_whole_paths(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert Local({}).options["cwd"] == str(tmp_path)
     assert Local({"cwd": "sub"}).options["cwd"] == str(tmp_path / "sub")
 
 
-def test_a_current_directory_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_current_directory_that_is_gone_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()

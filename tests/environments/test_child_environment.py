@@ -6,17 +6,65 @@ from hermetic.environments.child_environment import child_environment, is_creden
 from hermetic.redaction.known_secrets import secrets_of
 
 CREDENTIALS = (
-    "OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "DB_PASSWD", "GPG_PASSPHRASE", "MYSQL_PWD",
-    "GOOGLE_APPLICATION_CREDENTIALS", "SLACK_TOKENS", "apikey", "SSH_KEY", "NPM_AUTH", "SESSION_JWT", "MY_CREDS",
-    "GH_PAT", "STRIPE_SK", "BEARER", "SLACK_WEBHOOK_URL", "SENTRY_DSN", "SESSION_COOKIE", "AZURE_SAS", "DB_CONN_STR",
-    "AZURE_STORAGE_CONNECTION_STRING", "DBPASS", "DB_PW", "SSHPASS", "DOCKER_AUTH_CONFIG", "MASTERKEY", "STRIPE_RK",
-    "TEAMS_HOOK_URL", "SEED_PHRASE",
-)  # fmt: skip
+    "OPENAI_API_KEY",
+    "GITHUB_TOKEN",
+    "AWS_SECRET_ACCESS_KEY",
+    "PGPASSWORD",
+    "DB_PASSWD",
+    "GPG_PASSPHRASE",
+    "MYSQL_PWD",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "SLACK_TOKENS",
+    "apikey",
+    "SSH_KEY",
+    "NPM_AUTH",
+    "SESSION_JWT",
+    "MY_CREDS",
+    "GH_PAT",
+    "STRIPE_SK",
+    "BEARER",
+    "SLACK_WEBHOOK_URL",
+    "SENTRY_DSN",
+    "SESSION_COOKIE",
+    "AZURE_SAS",
+    "DB_CONN_STR",
+    "AZURE_STORAGE_CONNECTION_STRING",
+    "DBPASS",
+    "DB_PW",
+    "SSHPASS",
+    "DOCKER_AUTH_CONFIG",
+    "MASTERKEY",
+    "STRIPE_RK",
+    "TEAMS_HOOK_URL",
+    "SEED_PHRASE",
+)
 ORDINARY = (
-    "PATH", "HOME", "PWD", "OLDPWD", "SSH_AUTH_SOCK", "TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY", "XAUTHORITY",
-    "LANG", "SSH_ASKPASS", "AUTHOR", "COMPASS", "PATTERN", "MANPATH", "DESKTOP_SESSION", "DATABASE_URL", "TASK", "DISK",
-    "BYPASS", "HOTKEY_FILE", "XDG_CONFIG_HOME", "HOOKS_DIR", "SEED", "NGINX_CONFIG",
-)  # fmt: skip
+    "PATH",
+    "HOME",
+    "PWD",
+    "OLDPWD",
+    "SSH_AUTH_SOCK",
+    "TOKENIZERS_PARALLELISM",
+    "KEYBOARD",
+    "MONKEY",
+    "XAUTHORITY",
+    "LANG",
+    "SSH_ASKPASS",
+    "AUTHOR",
+    "COMPASS",
+    "PATTERN",
+    "MANPATH",
+    "DESKTOP_SESSION",
+    "DATABASE_URL",
+    "TASK",
+    "DISK",
+    "BYPASS",
+    "HOTKEY_FILE",
+    "XDG_CONFIG_HOME",
+    "HOOKS_DIR",
+    "SEED",
+    "NGINX_CONFIG",
+)
 
 
 @pytest.mark.parametrize("name", CREDENTIALS)
@@ -87,5 +135,7 @@ def test_a_url_without_one_and_a_proxy_are_passed_on(name: str, value: str) -> N
 
 
 def test_the_password_of_a_url_is_a_known_secret() -> None:
-    known = secrets_of({"DATABASE_URL": "postgres://app:s3cret-1234@db/x", "OTHER_URL": "https://x/y"})
+    known = secrets_of(
+        {"DATABASE_URL": "postgres://app:s3cret-1234@db/x", "OTHER_URL": "https://x/y"}
+    )
     assert [(secret.name, secret.value) for secret in known] == [("DATABASE_URL", "s3cret-1234")]

@@ -21,7 +21,9 @@ from tests.environments.sandboxes import sandbox
 from tests.programs import need_root, need_variable
 from tests.scenarios.living import begin
 
-pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="there is no holder for this machine yet")
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="there is no holder for this machine yet"
+)
 
 SECRET = "correct-horse-battery-staple"
 # Tries to seize and to read a process, and reads its memory for a text; prints what worked.
@@ -75,10 +77,13 @@ async def test_no_command_traces_or_reads_the_resident(kind: str, tmp_path: Path
         process = await environment.start("read -rs x; echo ready; sleep 100", pty=True)
         await process.write_secret(SECRET)
         await process.wait_for("ready", timeout=60)
-        # The text is given backwards: it must not be found in the memory of the attacker's own shell.
+        # The text is given backwards: it must not be found in the memory of the attacker's own
+        # shell.
         said = await environment.run(["python3", "-c", ATTACK, "1", SECRET[::-1]])
         assert said.output == "Permission denied\n"
-        holder = (await environment.run("cat /proc/*/comm 2> /dev/null | grep -c hermetic-holder")).output
+        holder = (
+            await environment.run("cat /proc/*/comm 2> /dev/null | grep -c hermetic-holder")
+        ).output
         assert holder == "1\n"
 
 
@@ -114,12 +119,16 @@ async def test_the_holder_has_no_memory_and_can_do_nothing(kind: str, tmp_path: 
         find = "for p in /proc/[0-9]*; do [[ $(< $p/comm) == hermetic-holder ]] && echo ${p#/proc/}; done 2> /dev/null"
         pid = (await environment.run(find)).output.strip()
         # One page of code, besides the kernel's own at the top.
-        seen = await environment.run(f"grep -vc vsyscall /proc/{pid}/maps; grep Seccomp: /proc/{pid}/status")
+        seen = await environment.run(
+            f"grep -vc vsyscall /proc/{pid}/maps; grep Seccomp: /proc/{pid}/status"
+        )
         assert seen.output.split() == ["1", "Seccomp:", "2"]
         # Killed, it is replaced, and so are the shells that knew it.
         for _ in range(3):
             await environment.run(f"kill -9 {pid}")
-            assert (await environment.run("echo works; head -c 100000 /dev/zero | wc -c")).output == "works\n100000\n"
+            assert (
+                await environment.run("echo works; head -c 100000 /dev/zero | wc -c")
+            ).output == "works\n100000\n"
             pid = (await environment.run(find)).output.strip()
             assert pid
         said = await environment.run(["python3", "-c", ATTACK, "1", SECRET[::-1]])
@@ -129,14 +138,18 @@ async def test_the_holder_has_no_memory_and_can_do_nothing(kind: str, tmp_path: 
 async def test_a_debugger_of_ones_own_processes_works(kind: str, tmp_path: Path) -> None:
     async with opened(kind, tmp_path) as environment:
         await environment.run("sleep 100 & echo $! > /tmp/pid")
-        said = await environment.run('python3 -c "$0" $(cat /tmp/pid) x'.replace("$0", "$CODE"), env={"CODE": ATTACK})
+        said = await environment.run(
+            'python3 -c "$0" $(cat /tmp/pid) x'.replace("$0", "$CODE"), env={"CODE": ATTACK}
+        )
         assert said.output == "seize\n"
 
 
 def holder_of(pid: int) -> int:
     """The holder of a resident on this machine."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    [holder] = [int(one) for one in children if Path(f"/proc/{one}/comm").read_text() == "hermetic-holder\n"]
+    [holder] = [
+        int(one) for one in children if Path(f"/proc/{one}/comm").read_text() == "hermetic-holder\n"
+    ]
     return holder
 
 

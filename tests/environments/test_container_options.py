@@ -1,4 +1,6 @@
-"""What a container is asked for: what cannot be is refused by name, and what the engine is told is safe."""
+"""What a container is asked for: what cannot be is refused by name, and what the engine is told is
+safe.
+"""
 
 import itertools
 import os
@@ -33,9 +35,7 @@ def words(tmp_path: Path, /, *, without: Sequence[str] = (), **given: Any) -> li
 
 
 # A message says what to do, or what would fit.
-WAY_OUT = (
-    r"\bgive |\bwrite |\bchoose |\buse |leave one out|remove it|Valid: |Expected |such as |for example |neither a path"
-)
+WAY_OUT = r"\bgive |\bwrite |\bchoose |\buse |leave one out|remove it|Valid: |Expected |such as |for example |neither a path"
 
 
 def values(said: list[str], option: str) -> list[str]:
@@ -77,7 +77,10 @@ def values(said: list[str], option: str) -> list[str]:
         ({"lease": 0}, "lease"),
         ({"extra_args": "--privileged"}, "extra_args"),
         ({"host_cwd": "/"}, "host_cwd"),
-        *(({"host_cwd": path}, "host_cwd") for path in ("/etc", "/run", "/dev", "/proc", "/proc/1", "/run/x", "/usr")),
+        *(
+            ({"host_cwd": path}, "host_cwd")
+            for path in ("/etc", "/run", "/dev", "/proc", "/proc/1", "/run/x", "/usr")
+        ),
         ({"host_cwd": "~"}, "host_cwd"),
         ({"host_cwd": "~/.."}, "host_cwd"),
     ],
@@ -101,12 +104,28 @@ NOT_SHARED = "belongs to the system|no command may see"
 @pytest.mark.parametrize(
     "path",
     [
-        "~/.ssh", "~/.ssh/keys", "~/.gnupg", "~/.config", "~/.config/hermetic", "~/.config/gh", "~/.local", "/usr/bin",
-        "~/.local/state/hermetic/x", "/usr/lib/systemd", "/usr/local/bin", "/var/spool/cron", "/var/lib/docker",
-        "/var/lib/docker/volumes", "/var/log", "/boot/grub", "/lib/modules", "/root/.ssh", "/home/other/.ssh/x",
+        "~/.ssh",
+        "~/.ssh/keys",
+        "~/.gnupg",
+        "~/.config",
+        "~/.config/hermetic",
+        "~/.config/gh",
+        "~/.local",
+        "/usr/bin",
+        "~/.local/state/hermetic/x",
+        "/usr/lib/systemd",
+        "/usr/local/bin",
+        "/var/spool/cron",
+        "/var/lib/docker",
+        "/var/lib/docker/volumes",
+        "/var/log",
+        "/boot/grub",
+        "/lib/modules",
+        "/root/.ssh",
+        "/home/other/.ssh/x",
         "/home/other/.gnupg",
     ],
-)  # fmt: skip
+)
 def test_no_part_of_the_system_and_nothing_private_is_shared(path: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=NOT_SHARED) as caught:
         options(host_cwd=path)
@@ -116,18 +135,30 @@ def test_no_part_of_the_system_and_nothing_private_is_shared(path: str, tmp_path
         options(host_cwd=str(tmp_path / "link"))
 
 
-def test_the_records_and_settings_of_hermetic_are_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_records_and_settings_of_hermetic_are_not_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HERMETIC_RUNTIME_DIR", str(tmp_path / "run" / "hermetic"))
     monkeypatch.setenv("HERMETIC_CONFIG", str(tmp_path / "settings" / "config.toml"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for path in ("run/hermetic", "run/hermetic/env_1", "run", "settings", "settings/profiles", ".", "cache",
-                 "cache/hermetic/runtime"):  # fmt: skip
+    for path in (
+        "run/hermetic",
+        "run/hermetic/env_1",
+        "run",
+        "settings",
+        "settings/profiles",
+        ".",
+        "cache",
+        "cache/hermetic/runtime",
+    ):
         with pytest.raises(ConfigError, match="no command may see"):
             options(host_cwd=str(tmp_path / path))
     assert options(host_cwd=str(tmp_path / "project")).host_cwd == str(tmp_path / "project")
 
 
-def test_a_private_directory_behind_a_link_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_private_directory_behind_a_link_is_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     (tmp_path / "keys" / "ssh").mkdir(parents=True)
@@ -139,9 +170,22 @@ def test_a_private_directory_behind_a_link_is_private(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize(
     "path",
-    ["~/project", "~/src/a", "~/.dotfiles", "~/.config/nvim", "/srv/app", "/opt/app", "/tmp/a", "/var/tmp/a",
-     "/var/www/site", "/usr/src/app", "/home/other/app", "/mnt/disk/app", "/data"],
-)  # fmt: skip
+    [
+        "~/project",
+        "~/src/a",
+        "~/.dotfiles",
+        "~/.config/nvim",
+        "/srv/app",
+        "/opt/app",
+        "/tmp/a",
+        "/var/tmp/a",
+        "/var/www/site",
+        "/usr/src/app",
+        "/home/other/app",
+        "/mnt/disk/app",
+        "/data",
+    ],
+)
 def test_directories_of_projects_are_shared(path: str) -> None:
     assert options(host_cwd=path).host_cwd == str(Path(path).expanduser())
 
@@ -173,8 +217,12 @@ def test_every_container_is_hardened_and_limited(tmp_path: Path) -> None:
     assert values(said, "--cap-drop") == ["ALL"]
     rights = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
     assert sorted(values(words(tmp_path, network=False), "--cap-add")) == rights
-    assert sorted(values(said, "--cap-add")) == sorted([*rights, "NET_ADMIN"])  # for fences; given up before use
-    assert values(said, "--security-opt") == ["no-new-privileges", f"seccomp={tmp_path}/seccomp.json"]
+    # for fences; given up before use
+    assert sorted(values(said, "--cap-add")) == sorted([*rights, "NET_ADMIN"])
+    assert values(said, "--security-opt") == [
+        "no-new-privileges",
+        f"seccomp={tmp_path}/seccomp.json",
+    ]
     assert values(said, "--pids-limit") == ["256"]
     assert values(said, "--cpus") == ["1"]
     assert values(said, "--memory") == values(said, "--memory-swap") == [str(5 << 30)]
@@ -186,12 +234,17 @@ def test_every_container_is_hardened_and_limited(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("chosen", "fences"),
     [
-        ({}, ("metadata", "neighbours")), ({"network": "mine"}, ("metadata",)), ({"network": False}, ()),
-        ({"user": "1000"}, ()), ({"volumes": ["/srv/x:/b"]}, ()), ({"extra_args": ["--network=host"]}, ()),
-        ({"extra_args": ["--net", "host"]}, ()), ({"extra_args": ["--privileged"]}, ()),
+        ({}, ("metadata", "neighbours")),
+        ({"network": "mine"}, ("metadata",)),
+        ({"network": False}, ()),
+        ({"user": "1000"}, ()),
+        ({"volumes": ["/srv/x:/b"]}, ()),
+        ({"extra_args": ["--network=host"]}, ()),
+        ({"extra_args": ["--net", "host"]}, ()),
+        ({"extra_args": ["--privileged"]}, ()),
         ({"user": "root", "extra_args": ["--hostname=x"]}, ("metadata", "neighbours")),
     ],
-)  # fmt: skip
+)
 def test_only_root_in_a_network_of_its_own_is_fenced_in(
     tmp_path: Path, chosen: dict[str, Any], fences: tuple[str, ...]
 ) -> None:
@@ -221,8 +274,10 @@ def test_what_lies_in_memory_fits_into_the_limit(tmp_path: Path, memory: int) ->
 
 def test_who_can_leave_files_on_this_machine_has_no_rights_of_root(tmp_path: Path) -> None:
     reaching: list[dict[str, Any]] = [
-        {"volumes": [f"{tmp_path}:/x"]}, {"host_cwd": str(tmp_path)}, {"persistent": True}
-    ]  # fmt: skip
+        {"volumes": [f"{tmp_path}:/x"]},
+        {"host_cwd": str(tmp_path)},
+        {"persistent": True},
+    ]
     for given in reaching:
         said = words(tmp_path, **given)
         assert values(said, "--user") == [f"{os.geteuid()}:{os.getegid()}"]
@@ -234,7 +289,9 @@ def test_who_can_leave_files_on_this_machine_has_no_rights_of_root(tmp_path: Pat
 
 def test_a_workspace_is_known_by_its_whole_path(tmp_path: Path) -> None:
     host = str(tmp_path)
-    beside = words(tmp_path, host_cwd=host, volumes=["cache:/workspace-x", "other:/workspace/below"])
+    beside = words(
+        tmp_path, host_cwd=host, volumes=["cache:/workspace-x", "other:/workspace/below"]
+    )
     assert f"type=bind,source={tmp_path},target=/workspace" in values(beside, "--mount")
     instead = words(tmp_path, host_cwd=host, volumes=["cache:/workspace/"])
     assert f"type=bind,source={tmp_path},target=/workspace" not in values(instead, "--mount")
@@ -257,22 +314,43 @@ def test_no_value_of_a_variable_is_among_the_words(tmp_path: Path) -> None:
 
 def test_the_spec_tells_places_apart() -> None:
     others: dict[str, Any] = {
-        "image": "other", "cpu": 2, "memory_bytes": 1 << 30, "pids": 10, "disk_bytes": 1, "network": False,
-        "volumes": ["a:/b"], "user": "1000", "persistent": True, "host_cwd": "/opt/project",
-        "extra_args": ["--gpus=all"], "credential_files": ["mail.json"], "profile": "work",
-    }  # fmt: skip
+        "image": "other",
+        "cpu": 2,
+        "memory_bytes": 1 << 30,
+        "pids": 10,
+        "disk_bytes": 1,
+        "network": False,
+        "volumes": ["a:/b"],
+        "user": "1000",
+        "persistent": True,
+        "host_cwd": "/opt/project",
+        "extra_args": ["--gpus=all"],
+        "credential_files": ["mail.json"],
+        "profile": "work",
+    }
     assert others.keys() == set(IDENTITY)
-    hashes = [spec_hash(options())] + [spec_hash(options(**{name: value})) for name, value in others.items()]
+    hashes = [spec_hash(options())] + [
+        spec_hash(options(**{name: value})) for name, value in others.items()
+    ]
     assert len(set(hashes)) == len(hashes)
     assert spec_hash(options(env={"A": "1"}, lease=5)) == spec_hash(options())
 
 
 def test_isolation_names_what_is_shared_and_what_is_missing(tmp_path: Path) -> None:
     plain = find("docker")({"image": "some", "network": False}).isolation
-    assert all((plain.separate_files, plain.separate_processes, plain.separate_user, plain.separate_network))
+    assert all(
+        (
+            plain.separate_files,
+            plain.separate_processes,
+            plain.separate_user,
+            plain.separate_network,
+        )
+    )
     assert plain.shared_paths == ()
     assert any("disk" in note for note in plain.notes)
-    mounted = find("podman")({"image": "some", "volumes": [f"{tmp_path}:/x", "/etc:/y:ro"]}).isolation
+    mounted = find("podman")(
+        {"image": "some", "volumes": [f"{tmp_path}:/x", "/etc:/y:ro"]}
+    ).isolation
     assert mounted.shared_paths == (str(tmp_path),)
     assert not any((mounted.separate_user, mounted.separate_network))
     assert any("network" in note for note in mounted.notes)

@@ -53,12 +53,19 @@ async def test_no_value_of_a_variable_is_told_to_the_engine(
     monkeypatch.setenv("FORWARDED", "hidden-forwarded")
     monkeypatch.setenv("EMPTY", "")
     given = {"A": "hidden-given", "N": 5}
-    async with hermetic.open(engine, image=image, env=given, forward_env=["FORWARDED", "MISSING", "EMPTY"]) as env:
+    async with hermetic.open(
+        engine, image=image, env=given, forward_env=["FORWARDED", "MISSING", "EMPTY"]
+    ) as env:
         assert "hidden" not in json.dumps(inspect(engine, env))
         assert (
             await env.run("echo $A $N $FORWARDED ${MISSING-none} ${EMPTY-none}")
         ).output == "hidden-given 5 hidden-forwarded none none\n"
-        assert "hidden" not in (await env.run("tr '\\0' ' ' </proc/1/environ; tr '\\0' ' ' </proc/1/cmdline")).output
+        assert (
+            "hidden"
+            not in (
+                await env.run("tr '\\0' ' ' </proc/1/environ; tr '\\0' ' ' </proc/1/cmdline")
+            ).output
+        )
 
 
 async def test_the_engine_starts_nothing_for_a_command(engine: str, image: str) -> None:
@@ -84,7 +91,8 @@ async def test_the_record_and_its_token_are_not_seen_inside(engine: str, image: 
         finally:
             await env.close(remove=True)
         assert "s" in names
-        own = {name for name in names if not name.startswith(f"{env.id}.")}  # the others are shells' channels
+        # the others are shells' channels
+        own = {name for name in names if not name.startswith(f"{env.id}.")}
         assert own <= {"s", "askpass", "host"}
         assert found == ""
 
@@ -96,8 +104,12 @@ def names_below(folder: Path) -> list[str]:
 
 @both_engines
 @pytest.mark.parametrize("user", [None, "1000:1000"])
-async def test_nothing_of_this_machine_can_be_written_inside(engine: str, image: str, user: str | None) -> None:
-    """Not even where the socket is: no set-uid file, no device and no flood of files gets out of the container."""
+async def test_nothing_of_this_machine_can_be_written_inside(
+    engine: str, image: str, user: str | None
+) -> None:
+    """Not even where the socket is: no set-uid file, no device and no flood of files gets out of
+    the container.
+    """
     env = await hermetic.open(engine, image=image, task="unwritten", user=user)
     try:
         folder = Path(os.environ["HERMETIC_RUNTIME_DIR"], env.id)
@@ -110,7 +122,9 @@ async def test_nothing_of_this_machine_can_be_written_inside(engine: str, image:
         assert names_below(folder) == before
         async with hermetic.attach("unwritten") as again:
             assert (await again.run("echo reached")).output == "reached\n"
-        mounts = [line.split() for line in (await env.run("cat /proc/self/mounts")).output.splitlines()]
+        mounts = [
+            line.split() for line in (await env.run("cat /proc/self/mounts")).output.splitlines()
+        ]
         (own,) = [words[3].split(",") for words in mounts if words[1] == "/run/hermetic"]
         assert {"nosuid", "nodev"} <= set(own)
         assert any(word.startswith("size=") for word in own)
@@ -126,10 +140,16 @@ async def test_nothing_of_this_machine_can_be_written_inside(engine: str, image:
 async def test_removed_behind_our_back_it_is_lost_at_once_and_nothing_runs_twice(
     engine: str, image: str, tmp_path: Path
 ) -> None:
-    options: dict[str, Any] = {"image": image, "volumes": [f"{tmp_path}:/shared"], "task": "removed"}
+    options: dict[str, Any] = {
+        "image": image,
+        "volumes": [f"{tmp_path}:/shared"],
+        "task": "removed",
+    }
     env = await hermetic.open(engine, **options)
     up = asyncio.Event()
-    running = asyncio.create_task(env.run("echo once >>/shared/log; echo up; sleep 600", on_output=lambda _: up.set()))
+    running = asyncio.create_task(
+        env.run("echo once >>/shared/log; echo up; sleep 600", on_output=lambda _: up.set())
+    )
     async with asyncio.timeout(20):
         await up.wait()
     ask(engine, ["rm", "-f", *mine(engine, env)])
@@ -137,7 +157,8 @@ async def test_removed_behind_our_back_it_is_lost_at_once_and_nothing_runs_twice
     result = await running
     assert isinstance(result.ending, hermetic.Lost)
     assert time.monotonic() - began < 5
-    with contextlib.suppress(hermetic.EnvironmentUnavailable):  # or lost, when it is asked while that is found out
+    # or lost, when it is asked while that is found out
+    with contextlib.suppress(hermetic.EnvironmentUnavailable):
         assert isinstance((await env.run("echo twice >>/shared/log")).ending, hermetic.Lost)
     await env.close()
     again = await hermetic.open(engine, **options)
@@ -150,11 +171,21 @@ async def test_removed_behind_our_back_it_is_lost_at_once_and_nothing_runs_twice
 async def test_a_task_is_not_handed_out_with_another_image_network_mount_or_limit(
     engine: str, image: str, tmp_path: Path
 ) -> None:
-    first = await hermetic.open(engine, image=image, task="spec", volumes=[f"{tmp_path}:/x:ro"], network=False)
+    first = await hermetic.open(
+        engine, image=image, task="spec", volumes=[f"{tmp_path}:/x:ro"], network=False
+    )
     spec = inspect(engine, first)["Config"]["Labels"]["hermetic.spec"]
     others: list[tuple[str, dict[str, Any]]] = [
-        ("image", {"image": need_variable("IMAGE_TOOLS"), "volumes": [f"{tmp_path}:/x:ro"], "network": False}),
-        ("network", {"image": image, "volumes": [f"{tmp_path}:/x:ro"]}),  # not asked for is the default: with network
+        (
+            "image",
+            {
+                "image": need_variable("IMAGE_TOOLS"),
+                "volumes": [f"{tmp_path}:/x:ro"],
+                "network": False,
+            },
+        ),
+        # not asked for is the default: with network
+        ("network", {"image": image, "volumes": [f"{tmp_path}:/x:ro"]}),
         ("volumes", {"image": image, "network": False}),
         ("pids", {"image": image, "volumes": [f"{tmp_path}:/x:ro"], "network": False, "pids": 100}),
     ]
@@ -169,7 +200,19 @@ async def test_a_task_is_not_handed_out_with_another_image_network_mount_or_limi
     await replaced.close(remove=True)
 
 
-NAMES = ["..", "../../etc", "/", "a/b", "a_b", "a:b", "a b\n", "-x", "ü" * 100, "x" * 300, "x" * 299 + "y"]
+NAMES = [
+    "..",
+    "../../etc",
+    "/",
+    "a/b",
+    "a_b",
+    "a:b",
+    "a b\n",
+    "-x",
+    "ü" * 100,
+    "x" * 300,
+    "x" * 299 + "y",
+]
 
 
 async def test_tasks_of_any_name_have_containers_of_their_own(engine: str, image: str) -> None:
@@ -190,7 +233,9 @@ async def test_persistent_files_outlive_the_container_and_belong_to_one_task(
     for name in ("../a:b", "a/b"):
         env = await hermetic.open(engine, image=image, task=name, persistent=True)
         assert (
-            await env.run(f"ls -A /root /workspace; echo {len(name)} >/root/kept; cp /root/kept /workspace")
+            await env.run(
+                f"ls -A /root /workspace; echo {len(name)} >/root/kept; cp /root/kept /workspace"
+            )
         ).exit_code == 0
         await env.close(remove=True)
         env = await hermetic.open(engine, image=image, task=name, persistent=True)
@@ -203,9 +248,13 @@ async def test_persistent_files_outlive_the_container_and_belong_to_one_task(
         await hermetic.open(engine, image=image, persistent=True)
 
 
-async def test_a_directory_of_the_host_is_the_workspace(engine: str, image: str, tmp_path: Path) -> None:
+async def test_a_directory_of_the_host_is_the_workspace(
+    engine: str, image: str, tmp_path: Path
+) -> None:
     (tmp_path / "here").write_text("yes\n")
-    async with hermetic.open(engine, image=image, host_cwd=str(tmp_path), volumes=["/etc:/host-etc:ro"]) as env:
+    async with hermetic.open(
+        engine, image=image, host_cwd=str(tmp_path), volumes=["/etc:/host-etc:ro"]
+    ) as env:
         assert (await env.run("pwd; cat here; echo new >there")).output == "/workspace\nyes\n"
         assert (await env.run("echo x >/host-etc/x")).exit_code != 0
         assert str(tmp_path) in env.isolation.shared_paths
@@ -225,7 +274,9 @@ async def test_setup_prepares_the_shell_or_nothing_is_left(engine: str, image: s
     assert ours(engine) == []
 
 
-async def test_a_living_task_is_found_by_another_process_with_its_output(engine: str, image: str) -> None:
+async def test_a_living_task_is_found_by_another_process_with_its_output(
+    engine: str, image: str
+) -> None:
     env = await hermetic.open(engine, image=image, task="found")
     process = await env.start("echo one; read line; echo $line; sleep 600")
     await process.wait_for("one", timeout=20)

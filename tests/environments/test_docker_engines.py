@@ -21,7 +21,9 @@ SCRIPTS = Path(__file__).parents[2] / "scripts" / "engines"
 
 @asynccontextmanager
 async def engine_by_tcp() -> AsyncIterator[str]:
-    """The docker engine as it is reached on another machine: by an address instead of a socket's path."""
+    """The docker engine as it is reached on another machine: by an address instead of a socket's
+    path.
+    """
     path = need_variable("DOCKER_HOST").removeprefix("unix://")
 
     async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -40,7 +42,8 @@ async def engine_by_tcp() -> AsyncIterator[str]:
         assert task is not None
         serving.add(task)
         there, back = await asyncio.open_unix_connection(path)
-        with contextlib.suppress(asyncio.CancelledError):  # a stream's task that is cancelled counts as a failure
+        # a stream's task that is cancelled counts as a failure
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(carry(reader, back), carry(there, writer))
         back.close()
         writer.close()
@@ -56,7 +59,9 @@ async def engine_by_tcp() -> AsyncIterator[str]:
         await asyncio.gather(*serving, return_exceptions=True)
 
 
-async def test_an_engine_elsewhere_is_reached_through_its_exec(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_engine_elsewhere_is_reached_through_its_exec(
+    image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     need_engine("docker")
     async with engine_by_tcp() as address:
         monkeypatch.setenv("DOCKER_HOST", address)
@@ -80,7 +85,8 @@ async def test_an_engine_that_is_missing_or_broken_is_told_and_nothing_runs_else
     image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setitem(PROGRAMS, "docker", ("docker", "podman"))  # this machine may have it where a Mac would
+    # this machine may have it where a Mac would
+    monkeypatch.setitem(PROGRAMS, "docker", ("docker", "podman"))
     for kind in ENGINES:
         with pytest.raises(hermetic.EnvironmentUnavailable, match=f"install {kind}"):
             await hermetic.open(kind, image=image)
@@ -106,9 +112,13 @@ def own_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     with tempfile.TemporaryDirectory(prefix="hd-", dir="/tmp") as directory:
 
         def stop() -> None:
-            subprocess.run([SCRIPTS / "stop-docker.sh", "--dir", directory], check=True, capture_output=True)
+            subprocess.run(
+                [SCRIPTS / "stop-docker.sh", "--dir", directory], check=True, capture_output=True
+            )
 
-        subprocess.run([SCRIPTS / "start-docker.sh", "--dir", directory], check=True, capture_output=True)
+        subprocess.run(
+            [SCRIPTS / "start-docker.sh", "--dir", directory], check=True, capture_output=True
+        )
         try:
             monkeypatch.setenv("DOCKER_HOST", f"unix://{directory}/docker.sock")
             ask("docker", ["import", need_variable("IMAGE_BASE_TAR"), "own"])
@@ -140,7 +150,10 @@ def test_an_engine_starts_beside_the_damaged_files_of_a_killed_one() -> None:
     need_engine("docker")
     need_root("an engine of its own can only be started by root")
     with tempfile.TemporaryDirectory(prefix="hd-", dir="/tmp") as directory:
-        start, stop = ([str(SCRIPTS / name), "--dir", directory] for name in ("start-docker.sh", "stop-docker.sh"))
+        start, stop = (
+            [str(SCRIPTS / name), "--dir", directory]
+            for name in ("start-docker.sh", "stop-docker.sh")
+        )
         subprocess.run(start, check=True, capture_output=True)
         subprocess.run(stop, check=True, capture_output=True)
         damaged = list(Path(directory, "data", "containerd").rglob("meta.db"))

@@ -49,7 +49,8 @@ async def test_a_kill_of_everything_leaves_the_place(engine: str, image: str) ->
         assert zombies.output == "0\n"
 
 
-# An engine without the cgroup for processes: it refuses that limit, and says in `info` that it has none.
+# An engine without the cgroup for processes: it refuses that limit, and says in `info` that it has
+# none.
 WITHOUT_PIDS = """\
 #!/bin/sh
 case " $* " in
@@ -79,7 +80,9 @@ async def test_a_limit_that_cannot_be_set_is_left_out_and_named(
 @both_engines
 async def test_a_limit_on_disk_holds_or_is_named_as_missing(engine: str, image: str) -> None:
     async with hermetic.open(engine, image=image, disk_bytes=64 << 20, login=False) as env:
-        missing = [note for note in env.isolation.notes if note.startswith("no limit on disk_bytes")]
+        missing = [
+            note for note in env.isolation.notes if note.startswith("no limit on disk_bytes")
+        ]
         filled = await env.run("head -c 100000000 /dev/zero > /fill")
         assert (filled.exit_code == 0) == bool(missing)
         assert not any(note.startswith("no limit on disk:") for note in env.isolation.notes)

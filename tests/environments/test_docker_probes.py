@@ -1,4 +1,7 @@
-"""What a command in a container must not be able to do. The numbers are those of the table in docs/environments.md."""
+"""What a command in a container must not be able to do.
+
+The numbers are those of the table in docs/environments.md.
+"""
 
 import asyncio
 import contextlib
@@ -25,13 +28,17 @@ from tests.programs import need_root, need_variable
 
 CANARY = "canary-51c0"
 NUMBERS = [
-    f"{name}={number}" for name, kinds in REFUSED.items() if (number := getattr(kinds, platform.machine(), None))
+    f"{name}={number}"
+    for name, kinds in REFUSED.items()
+    if (number := getattr(kinds, platform.machine(), None))
 ]
 
 
 def place(engine: str, **options: Any) -> Any:
     """A container of the test image, without network unless asked for."""
-    return hermetic.open(engine, **{"image": need_variable("IMAGE_BASE"), "network": False, **options})
+    return hermetic.open(
+        engine, **{"image": need_variable("IMAGE_BASE"), "network": False, **options}
+    )
 
 
 async def say(environment: hermetic.Environment, code: str, *words: str) -> str:
@@ -50,17 +57,23 @@ def owners(directory: Path) -> set[int]:
 
 
 @both_engines
-async def test_probes_1_to_4_files_of_the_host_are_neither_seen_nor_written(engine: str, tmp_path: Path) -> None:
+async def test_probes_1_to_4_files_of_the_host_are_neither_seen_nor_written(
+    engine: str, tmp_path: Path
+) -> None:
     secret = Path.home() / ".netrc"
     secret.write_text(CANARY)
     shadow = shadow_of_the_host()
     (tmp_path / "target").write_text("untouched")
     (tmp_path / "ws").mkdir()
     async with place(engine, host_cwd=str(tmp_path / "ws")) as env:
-        whole = (await env.run(f"cat /etc/shadow {secret} ~/.netrc; ls {secret.parent} {tmp_path}")).output
+        whole = (
+            await env.run(f"cat /etc/shadow {secret} ~/.netrc; ls {secret.parent} {tmp_path}")
+        ).output
         assert CANARY not in whole
         assert shadow not in whole
-        await env.run(f"ln -s {tmp_path}/target l; echo x >l; ln -s ../target f; echo x >f; ln -sfn /etc d")
+        await env.run(
+            f"ln -s {tmp_path}/target l; echo x >l; ln -s ../target f; echo x >f; ln -sfn /etc d"
+        )
         # Files are served from inside, so that a link means there what it means to a command.
         assert await env.read_file("d/hostname") == (await env.run("cat /etc/hostname")).output
         with contextlib.suppress(OSError):  # it may be written there, where its name means nothing
@@ -69,13 +82,17 @@ async def test_probes_1_to_4_files_of_the_host_are_neither_seen_nor_written(engi
 
 
 @both_engines
-async def test_probes_8_to_11_files_on_the_host_stay_the_callers(engine: str, tmp_path: Path) -> None:
+async def test_probes_8_to_11_files_on_the_host_stay_the_callers(
+    engine: str, tmp_path: Path
+) -> None:
     (tmp_path / "hidden").write_text(CANARY)
     if os.geteuid() == 0:  # else it cannot be given to somebody else
         (tmp_path / "hidden").chmod(0)
         os.chown(tmp_path / "hidden", 12345, 12345)
     async with place(engine, host_cwd=str(tmp_path)) as env:
-        whole = await env.run("cp /bin/true s; chmod 755 s; chmod 4755 s; touch c; chown 12345 c; cat hidden")
+        whole = await env.run(
+            "cp /bin/true s; chmod 755 s; chmod 4755 s; touch c; chown 12345 c; cat hidden"
+        )
         assert whole.output.count("not permitted") == 2
         assert whole.output.count("Permission denied") == (os.geteuid() == 0)
         made = "os.close(os.open('o', os.O_CREAT | os.O_WRONLY, 0o4755))"
@@ -86,7 +103,9 @@ async def test_probes_8_to_11_files_on_the_host_stay_the_callers(engine: str, tm
     assert not (tmp_path / "o").exists()
 
 
-async def test_probe_12_what_this_side_runs_is_reported_or_refused(engine: str, tmp_path: Path) -> None:
+async def test_probe_12_what_this_side_runs_is_reported_or_refused(
+    engine: str, tmp_path: Path
+) -> None:
     (tmp_path / ".git" / "hooks").mkdir(parents=True)
     write = "echo x > /there/.git/hooks/pre-commit"
     async with place(engine, volumes=[f"{tmp_path}:/there"]) as env:
@@ -107,7 +126,9 @@ async def test_probes_15_to_22_no_secret_of_the_caller_or_of_ours_is_inside(
         inherited.write(CANARY.encode())
         os.set_inheritable(inherited.fileno(), True)
         async with place(engine) as env:
-            whole = await env.run("env; cat /proc/*/environ; cat <&9; ls -l /proc/1/fd /proc/self/fd")
+            whole = await env.run(
+                "env; cat /proc/*/environ; cat <&9; ls -l /proc/1/fd /proc/self/fd"
+            )
             assert CANARY not in whole.output
             assert inherited.name not in ("", None)
             record = Records(runtime_root()).read(env.id)
@@ -129,7 +150,8 @@ async def test_probes_23_to_41_the_kernels_surface_is_small(engine: str) -> None
     async with place(engine) as env:
         lines = (await say(env, PROBE, *NUMBERS)).splitlines()
         said = dict(line.split() for line in lines)
-        # An engine's library of calls may be older than the youngest of the table: they do not exist there.
+        # An engine's library of calls may be older than the youngest of the table: they do not
+        # exist there.
         refused = {name.partition("=")[0]: said[name.partition("=")[0]] for name in NUMBERS}
         assert set(refused.values()) <= {"EPERM", "ENOSYS"}, refused
         assert {name: said[name] for name in PLAIN} == PLAIN
@@ -139,10 +161,18 @@ async def test_probes_23_to_41_the_kernels_surface_is_small(engine: str) -> None
 async def test_probes_24_to_38_nothing_of_the_machine_can_be_changed(engine: str) -> None:
     async with place(engine) as env:
         for command in (
-            "mount -t tmpfs t /mnt", "unshare -Urm true", "mknod x b 8 0", "mknod x c 1 1", "hostname x",
-            ": >>/proc/sys/kernel/core_pattern", ": >>/proc/sysrq-trigger", ": >>/sys/fs/cgroup/memory/release_agent",
-            ": >>/sys/fs/cgroup/memory/memory.limit_in_bytes", "mkdir /sys/fs/cgroup/memory/x", "dmesg",
-        ):  # fmt: skip
+            "mount -t tmpfs t /mnt",
+            "unshare -Urm true",
+            "mknod x b 8 0",
+            "mknod x c 1 1",
+            "hostname x",
+            ": >>/proc/sys/kernel/core_pattern",
+            ": >>/proc/sysrq-trigger",
+            ": >>/sys/fs/cgroup/memory/release_agent",
+            ": >>/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "mkdir /sys/fs/cgroup/memory/x",
+            "dmesg",
+        ):
             assert (await env.run(command)).exit_code != 0, command
         devices = set((await env.run("ls /dev")).output.split())
         assert not devices & {"kvm", "mem", "kmem", "fuse", "vsock", "kmsg", "sda", "vda"}
@@ -150,12 +180,16 @@ async def test_probes_24_to_38_nothing_of_the_machine_can_be_changed(engine: str
         assert "NoNewPrivs:\t1" in status
         assert "CapEff:\t00000000000000cb" in status
         assert (
-            await env.run("find / -xdev -type s -not -path '/run/hermetic/*'; ls /var/run/docker.sock")
+            await env.run(
+                "find / -xdev -type s -not -path '/run/hermetic/*'; ls /var/run/docker.sock"
+            )
         ).exit_code != 0
 
 
 @both_engines
-async def test_probe_39_nobody_becomes_another_user_where_files_reach_the_host(engine: str, tmp_path: Path) -> None:
+async def test_probe_39_nobody_becomes_another_user_where_files_reach_the_host(
+    engine: str, tmp_path: Path
+) -> None:
     async with place(engine, host_cwd=str(tmp_path)) as env:
         assert "CapEff:\t0000000000000000" in (await env.run("cat /proc/self/status")).output
         code = "import os\ntry: os.setuid(12345); print('became')\nexcept OSError: print('refused')"
@@ -184,12 +218,17 @@ async def test_probes_47_to_54_disks_and_memory_file_systems(engine: str) -> Non
     async with place(engine, memory_bytes=128 << 20) as env:
         assert any("no limit on disk" in note for note in env.isolation.notes)  # 47, 48
         for path in ("/tmp/fill", "/dev/shm/fill", "/run/fill"):
-            result = await env.run(f"head -c 200M /dev/zero >{path}; echo alive; rm {path}", timeout=60)
+            result = await env.run(
+                f"head -c 200M /dev/zero >{path}; echo alive; rm {path}", timeout=60
+            )
             assert "No space left on device" in result.output
             assert result.output.endswith("alive\n")
         assert (await env.run("cp /bin/true /tmp/t && /tmp/t")).exit_code == 0  # 54
         assert (await env.run("cp /bin/true /run/t && /run/t")).exit_code != 0
-        assert (await env.run("head -c 300M /dev/zero >/var/tmp/big && rm /var/tmp/big")).exit_code == 0  # 50: on disk
+        # 50: on disk
+        assert (
+            await env.run("head -c 300M /dev/zero >/var/tmp/big && rm /var/tmp/big")
+        ).exit_code == 0
 
 
 @both_engines
@@ -230,7 +269,9 @@ print(struct.unpack_from("=i", kernel.recv(4096), 16)[0])
 
 
 @both_engines
-async def test_probes_59_and_60_metadata_gateway_and_neighbours_are_refused_with_the_network_on(engine: str) -> None:
+async def test_probes_59_and_60_metadata_gateway_and_neighbours_are_refused_with_the_network_on(
+    engine: str,
+) -> None:
     gateway = gateway_of(engine)
     with socket.create_server(("", 0)) as server:
         port = str(server.getsockname()[1])
@@ -254,8 +295,18 @@ async def test_who_cannot_be_fenced_in_is_told_so(engine: str) -> None:
         assert all(word in noted for word in ("other containers", "gateway", "metadata"))
         with socket.create_server(("", 0)) as server:
             port = str(server.getsockname()[1])
-            # The engine itself may keep containers from its gateway: a plain one shows what this one reaches.
-            words = ["run", "--rm", "--user", "1000:1000", need_variable("IMAGE_BASE"), "python3", "-c", CONNECT]
+            # The engine itself may keep containers from its gateway: a plain one shows what this
+            # one reaches.
+            words = [
+                "run",
+                "--rm",
+                "--user",
+                "1000:1000",
+                need_variable("IMAGE_BASE"),
+                "python3",
+                "-c",
+                CONNECT,
+            ]
             plain = await asyncio.to_thread(ask, engine, [*words, port, gateway])
             assert await say(env, CONNECT, port, gateway) == plain
 
@@ -273,7 +324,9 @@ def routes() -> str:
 
 
 def own_address() -> str:
-    """Of this machine where a packet for elsewhere would come from; empty where it has no other network."""
+    """Of this machine where a packet for elsewhere would come from; empty where it has no other
+    network.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as anywhere, contextlib.suppress(OSError):
         anywhere.connect(("198.51.100.1", 9))
         return str(anywhere.getsockname()[0])
@@ -281,10 +334,19 @@ def own_address() -> str:
 
 
 def gateway_of(engine: str) -> str:
-    """The address of this machine on the engine's bridge; ends the calling test where there is none."""
-    form = "{{(index .IPAM.Config 0).Gateway}}" if engine == "docker" else "{{(index .Subnets 0).Gateway}}"
+    """The address of this machine on the engine's bridge; ends the calling test where there is
+    none.
+    """
+    form = (
+        "{{(index .IPAM.Config 0).Gateway}}"
+        if engine == "docker"
+        else "{{(index .Subnets 0).Gateway}}"
+    )
     try:
-        return ask(engine, ["network", "inspect", "--format", form, "bridge" if engine == "docker" else "podman"])
+        return ask(
+            engine,
+            ["network", "inspect", "--format", form, "bridge" if engine == "docker" else "podman"],
+        )
     except subprocess.CalledProcessError:
         pytest.skip(f"{engine} has no bridge here: its containers have no neighbours")
 
@@ -358,7 +420,9 @@ async def test_an_ordinary_user_owns_what_his_containers_leave(user: OrdinaryUse
     shared = user.home / "shared"
     shared.mkdir()
     os.chown(shared, user.uid, user.gid)
-    text = user.run(JOURNEY, need_variable("IMAGE_BASE"), str(shared), DOCKER_HOST=need_variable("DOCKER_HOST"))
+    text = user.run(
+        JOURNEY, need_variable("IMAGE_BASE"), str(shared), DOCKER_HOST=need_variable("DOCKER_HOST")
+    )
     said = json.loads(text)
     assert said["root"].split() == ["0", "/root", "666"]
     assert said["user"].splitlines()[:2] == [str(user.uid), "/root"]

@@ -6,13 +6,21 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 import hermetic
 from hermetic.registry.records import runtime_root
-from tests.environments.engines import both_engines, containers, eventually, left_here, ours, starting
+from tests.environments.engines import (
+    both_engines,
+    containers,
+    eventually,
+    left_here,
+    ours,
+    starting,
+)
 from tests.sizes import is_full, scale
 
 LEASE = 0.3
@@ -83,12 +91,18 @@ async def opener(engine: str, image: str) -> AsyncIterator[asyncio.StreamReader]
 
 @both_engines
 @pytest.mark.slow
-async def test_callers_killed_by_sigkill_leave_nothing_after_the_lease(engine: str, image: str) -> None:
+async def test_callers_killed_by_sigkill_leave_nothing_after_the_lease(
+    engine: str, image: str
+) -> None:
     for _ in range(scale(20)):
         async with opener(engine, image) as said:
             id = (await said.readline()).decode().strip()
             assert containers(engine, f"hermetic.id={id}")
-        await eventually(lambda id=id: not left_here(id) and not containers(engine, f"hermetic.id={id}"))  # type: ignore[misc]
+        await eventually(partial(is_gone, engine, id))
+
+
+def is_gone(engine: str, id: str) -> bool:
+    return not left_here(id) and not containers(engine, f"hermetic.id={id}")
 
 
 @pytest.mark.slow

@@ -19,7 +19,9 @@ async def test_another_user_has_a_directory_of_its_own(engine: str, image: str, 
 
 
 @pytest.mark.parametrize("user", ["1000:1000", None])
-async def test_a_missing_cwd_is_made_for_the_user(engine: str, image: str, user: str | None) -> None:
+async def test_a_missing_cwd_is_made_for_the_user(
+    engine: str, image: str, user: str | None
+) -> None:
     async with hermetic.open(engine, image=image, user=user, cwd="/data/new") as env:
         result = await env.run("pwd; touch f && id -u")
         assert result.output.splitlines() == ["/data/new", "1000" if user else "0"]
@@ -29,6 +31,8 @@ async def test_a_missing_cwd_is_made_for_the_user(engine: str, image: str, user:
 
 
 async def test_a_cwd_that_is_closed_to_the_user_is_named(engine: str, image: str) -> None:
-    with pytest.raises(hermetic.EnvironmentUnavailable, match="/var/cache/ldconfig' cannot be entered by user 1000"):
+    with pytest.raises(
+        hermetic.EnvironmentUnavailable, match="/var/cache/ldconfig' cannot be entered by user 1000"
+    ):
         await hermetic.open(engine, image=image, user="1000:1000", cwd="/var/cache/ldconfig")
     assert ours(engine) == []

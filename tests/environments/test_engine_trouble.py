@@ -38,7 +38,9 @@ def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("hanging")
 async def test_an_engine_that_never_answers_is_reported_in_time() -> None:
     began = time.monotonic()
-    with pytest.raises(hermetic.EnvironmentUnavailable, match="does not answer; restart it, or set DOCKER_HOST"):
+    with pytest.raises(
+        hermetic.EnvironmentUnavailable, match="does not answer; restart it, or set DOCKER_HOST"
+    ):
         await hermetic.open("docker", image="whatever")
     assert time.monotonic() - began < MOST_SECONDS
     assert os.listdir(runtime_root()) in ([], ["janitor"])
@@ -72,13 +74,16 @@ async def test_the_state_of_a_container_is_what_its_engine_says(kind: str) -> No
         assert await client.state(name[:-1]) == ""
         await env.close(remove=True)
         assert await client.state(name) == ""
-        backend = docker.Docker(record.options) if kind == "docker" else docker.Podman(record.options)
+        backend = (
+            docker.Docker(record.options) if kind == "docker" else docker.Podman(record.options)
+        )
         assert await backend.is_gone(record)
 
 
 async def test_a_start_that_makes_progress_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     need_engine("docker")
-    monkeypatch.setattr(docker, "LOOK_SECONDS", 0.001)  # the engine is asked all the time, and answers
+    # the engine is asked all the time, and answers
+    monkeypatch.setattr(docker, "LOOK_SECONDS", 0.001)
     async with hermetic.open("docker", image=need_variable("IMAGE_BASE")) as env:
         assert (await env.run("echo up")).output == "up\n"
 
@@ -89,7 +94,9 @@ def test_a_container_that_gets_no_configuration_gives_up() -> None:
     waits = f"alarm({archive.GIVEN_SECONDS})"
     assert waits in archive.BOOT
     boot, image = archive.BOOT.replace(waits, "alarm(1)"), need_variable("IMAGE_BASE")
-    name = ask("docker", ["run", "--detach", "--interactive", image, "python3", *docker.PYTHON, boot])
+    name = ask(
+        "docker", ["run", "--detach", "--interactive", image, "python3", *docker.PYTHON, boot]
+    )
     try:
         assert ask("docker", ["wait", name]) == "1"
     finally:
@@ -105,7 +112,9 @@ async def test_a_restarted_container_leaves_nothing_and_the_task_opens_anew() ->
         record = Records(runtime_root()).of_task("restarted")
         assert record is not None
         restart = ["docker", "restart", "--time", "0", record.place["container"]]
-        await asyncio.to_thread(subprocess.run, restart, capture_output=True, check=False, timeout=60)
+        await asyncio.to_thread(
+            subprocess.run, restart, capture_output=True, check=False, timeout=60
+        )
         async with hermetic.open("docker", task="restarted", image=image) as new:
             assert (await new.run("echo new")).output == "new\n"
             await new.close(remove=True)

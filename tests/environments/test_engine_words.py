@@ -1,4 +1,6 @@
-"""What is wrong with an engine or an image, in plain words first; and what `doctor` says of it, once."""
+"""What is wrong with an engine or an image, in plain words first; and what `doctor` says of it,
+once.
+"""
 
 import json
 import os
@@ -25,7 +27,9 @@ async def test_an_image_that_is_missing_is_said_first(kind: str) -> None:
     with pytest.raises(hermetic.EnvironmentUnavailable) as caught:
         await hermetic.open(kind, image=image)
     said = str(caught.value)
-    assert said.startswith(f"the image {image!r} is not on this machine and could not be pulled; check its name")
+    assert said.startswith(
+        f"the image {image!r} is not on this machine and could not be pulled; check its name"
+    )
     assert f"pull {image}" in said
     assert "--help" not in said
     assert "connection refused" in said.partition("The engine said: ")[2]
@@ -59,7 +63,9 @@ def test_a_socket_that_is_closed_to_the_user_is_said_first(user: OrdinaryUser) -
         listening.bind(path)
         os.chmod(path, 0o660)  # of root
         said = user.run(ASK, str(program), path)
-    assert said.startswith(f"you may not use {program}: {path} is closed to your user; join the group that owns it")
+    assert said.startswith(
+        f"you may not use {program}: {path} is closed to your user; join the group that owns it"
+    )
     assert "permission denied" in said
 
 
@@ -67,12 +73,18 @@ async def test_an_engine_that_does_not_answer_is_said_first(tmp_path: Path) -> N
     program = tmp_path / "docker"
     program.write_text(SAYS_NO)
     program.chmod(0o755)
-    found = await EngineClient(str(program), {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}).problem()
+    found = await EngineClient(
+        str(program), {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    ).problem()
     assert found is not None
-    assert found.startswith(f"the engine behind {program} does not answer; start it, or set DOCKER_HOST. It said: perm")
+    assert found.startswith(
+        f"the engine behind {program} does not answer; start it, or set DOCKER_HOST. It said: perm"
+    )
 
 
-async def test_an_engine_that_hangs_is_to_be_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_engine_that_hangs_is_to_be_restarted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hermetic.environments.containers.client.ANSWER_SECONDS", 0.5)
     program = tmp_path / "docker"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
@@ -94,13 +106,19 @@ def test_doctor_advises_each_thing_once(
     main(["doctor", "--json"])
     checks = json.loads(capsys.readouterr().out)
     for check in checks:
-        words = [part.strip() for part in check["advice"].replace("; ", ", or ").split(", or ") if part.strip()]
+        words = [
+            part.strip()
+            for part in check["advice"].replace("; ", ", or ").split(", or ")
+            if part.strip()
+        ]
         assert not [part for part in words if part in check["found"]], check
     given = [check["advice"] for check in checks if check["advice"]]
     assert len(given) == len(set(given)), given
 
 
-async def test_doctor_splits_what_is_wrong_from_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_doctor_splits_what_is_wrong_from_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "docker"
     program.write_text(SAYS_NO)
     program.chmod(0o755)

@@ -1,4 +1,6 @@
-"""The kind of environment on the page about extending works as it stands there, and passes the suite."""
+"""The kind of environment on the page about extending works as it stands there, and passes the
+suite.
+"""
 
 import tomllib
 from pathlib import Path
@@ -24,7 +26,13 @@ def chroot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (project,) = blocks(PAGE, "toml")
     points = tomllib.loads(project.text)["project"]["entry-points"]["hermetic.environments"]
     (module,) = {value.partition(":")[0] for value in points.values()}
-    install(tmp_path, module, code.text, {kind: value.partition(":")[2] for kind, value in points.items()}, monkeypatch)
+    install(
+        tmp_path,
+        module,
+        code.text,
+        {kind: value.partition(":")[2] for kind, value in points.items()},
+        monkeypatch,
+    )
     (kind,) = points
     return str(kind)
 

@@ -34,7 +34,9 @@ def test_hooks_that_the_user_s_settings_name_are_found(repository: Path, config:
 
 
 def test_a_config_is_read_with_what_it_includes(repository: Path) -> None:
-    (repository / ".git/config").write_text('[include]\n path = ../a.inc\n[includeIf "gitdir:x"]\npath = "../b.inc"\n')
+    (repository / ".git/config").write_text(
+        '[include]\n path = ../a.inc\n[includeIf "gitdir:x"]\npath = "../b.inc"\n'
+    )
     (repository / "a.inc").write_text("[include] path = c.inc\n")
     (repository / "c.inc").write_text("[core] hooksPath = deep/hooks\n[include] path = a.inc\n")
     assert sorted(named(repository)) == ["a.inc", "b.inc", "c.inc", "deep/hooks/"]
@@ -57,7 +59,10 @@ def test_a_submodule_s_hooks_start_at_its_own_directory(repository: Path) -> Non
 
 
 def test_the_pointers_of_submodules_and_worktrees_are_found(repository: Path) -> None:
-    for name, text in {"modules/lib/config": "[core]\nworktree = ../../../lib\n", "modules/lib/HEAD": "x"}.items():
+    for name, text in {
+        "modules/lib/config": "[core]\nworktree = ../../../lib\n",
+        "modules/lib/HEAD": "x",
+    }.items():
         (repository / ".git" / name).parent.mkdir(parents=True, exist_ok=True)
         (repository / ".git" / name).write_text(text)
     worktree = repository / ".git/worktrees/w"
@@ -71,5 +76,7 @@ def test_the_pointers_of_submodules_and_worktrees_are_found(repository: Path) ->
 
 
 def test_paths_outside_and_the_workspace_itself_are_left_out(repository: Path) -> None:
-    (repository / ".git/config").write_text("[core]\nhooksPath = .\n[include]\npath = ../../outside\n")
+    (repository / ".git/config").write_text(
+        "[core]\nhooksPath = .\n[include]\npath = ../../outside\n"
+    )
     assert named(repository) == []

@@ -1,4 +1,6 @@
-"""What a resident leaves on this host is taken away when it ends, though nobody who opened it lives any more."""
+"""What a resident leaves on this host is taken away when it ends, though nobody who opened it lives
+any more.
+"""
 
 import asyncio
 import os
@@ -49,7 +51,8 @@ def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_on_this_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with TemporaryDirectory(prefix="hm-spool-", dir="/var/tmp") as spool:  # on a disk, where others have theirs too
+    # on a disk, where others have theirs too
+    with TemporaryDirectory(prefix="hm-spool-", dir="/var/tmp") as spool:
         monkeypatch.setenv("HERMETIC_SPOOL_DIR", spool)
         yield
         eventually(lambda: os.listdir(runtime_root()) == os.listdir(spool) == [], seconds=60)
@@ -76,7 +79,9 @@ def command(pid: str) -> str:
 
 def opener(lease: float) -> "subprocess.Popen[bytes]":
     words = [sys.executable, "-c", OPENER, str(lease)]
-    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    return subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
 
 
 def comm(pid: int) -> str:
@@ -131,7 +136,9 @@ async def test_a_resident_that_ends_by_itself_leaves_nothing() -> None:
     record = Records(runtime_root()).find("ends")
     assert record is not None
     os.kill(record.pid, signal.SIGTERM)
-    eventually(lambda: not Path(record.directory).exists() and not Path(record.spool or "").exists())
+    eventually(
+        lambda: not Path(record.directory).exists() and not Path(record.spool or "").exists()
+    )
     await env.close()
 
 
@@ -198,7 +205,9 @@ async def test_a_failed_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) ->
         await hermetic.open(KIND)
 
 
-async def test_without_a_janitor_environments_open_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_janitor_environments_open_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(janitor, "PROGRAM", Path("/nonexistent"))
     async with hermetic.open(KIND) as env:
         assert (await env.run("echo here")).output == "here\n"
@@ -219,14 +228,27 @@ async def test_asking_a_janitor_costs_little() -> None:
         assert median(took) < 0.02  # it is below 1 ms on a quiet machine
 
 
-def test_checks_that_cannot_look_grow_apart_and_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_that_cannot_look_grow_apart_and_are_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server that is gone for good: no check for ever, and the record says so."""
     records, looks = Records(tmp_path), tmp_path / "looks"
     records.make_directory("e-00")
     written = EnvironmentRecord(
-        id="e-00", kind="ssh", task=None, options={}, created=time.time(), directory=str(tmp_path / "e-00"), spool=None,
-        socket="s", token=b"\x00\xff", resident="e-00.1", pid=1, guardian=None, notes=("weak",),
-    )  # fmt: skip
+        id="e-00",
+        kind="ssh",
+        task=None,
+        options={},
+        created=time.time(),
+        directory=str(tmp_path / "e-00"),
+        spool=None,
+        socket="s",
+        token=b"\x00\xff",
+        resident="e-00.1",
+        pid=1,
+        guardian=None,
+        notes=("weak",),
+    )
     records.write(written)
     waited: list[float] = []
 

@@ -48,7 +48,9 @@ async def test_a_pod_lives_as_long_as_its_environment(options: dict[str, Any]) -
     async with hermetic.open("kubernetes", **options, env={"GIVEN": "1"}) as environment:
         result = await environment.run("cd /; echo $GIVEN; export SET=2")
         assert (result.output, result.exit_code) == ("1\n", 0)
-        assert (await environment.run("echo $SET $PWD; cat /proc/1/comm")).output == "2 /\nhermetic-reside\n"
+        assert (
+            await environment.run("echo $SET $PWD; cat /proc/1/comm")
+        ).output == "2 /\nhermetic-reside\n"
         data = os.urandom(3 << 20)
         await environment.write_file("noise", data)
         assert await environment.read_bytes("noise") == data
@@ -69,7 +71,9 @@ async def test_another_caller_attaches_to_a_task(options: dict[str, Any]) -> Non
 
 async def test_a_pod_is_hardened_and_keeps_no_secret(options: dict[str, Any]) -> None:
     given: dict[str, Any] = {"lifetime": 600, "cpu": 0.1, "memory_bytes": 256 << 20}
-    async with hermetic.open("kubernetes", **options, **given, env={"SECRET": "s3cr3t"}) as environment:
+    async with hermetic.open(
+        "kubernetes", **options, **given, env={"SECRET": "s3cr3t"}
+    ) as environment:
         text = "ls /var/run/secrets 2>&1; grep -h NoNewPrivs /proc/self/status; cat /proc/1/cmdline"
         said = (await environment.run(text)).output
         assert "No such file" in said
@@ -90,12 +94,16 @@ async def test_a_pod_is_hardened_and_keeps_no_secret(options: dict[str, Any]) ->
 
 async def test_a_user_of_ones_own_has_no_capabilities(options: dict[str, Any]) -> None:
     async with hermetic.open("kubernetes", **options, user=1234) as environment:
-        said = (await environment.run("id -u; grep CapBnd /proc/self/status; cd && touch here && pwd")).output
+        said = (
+            await environment.run("id -u; grep CapBnd /proc/self/status; cd && touch here && pwd")
+        ).output
         assert said.split() == ["1234", "CapBnd:", "0" * 16, "/tmp"]
 
 
 @pytest.mark.parametrize("image", ["nopython", "nobash"])
-async def test_an_image_that_lacks_a_program_gets_the_portable_one(options: dict[str, Any], image: str) -> None:
+async def test_an_image_that_lacks_a_program_gets_the_portable_one(
+    options: dict[str, Any], image: str
+) -> None:
     given = {**options, "image": need_variable(f"IMAGE_{image.upper()}")}
     async with hermetic.open("kubernetes", **given) as environment:
         assert (await environment.info()).runtime.startswith("portable")
@@ -126,7 +134,12 @@ async def test_a_pod_that_cannot_come_up_fails_at_once_and_in_words(
 
 async def test_a_namespace_without_quota_says_so(options: dict[str, Any], namespace: str) -> None:
     kubectl("create", "quota", "none", "--hard=pods=0", "--namespace", namespace)
-    await until(lambda: "pods" in kubectl("get", "quota", "none", "-n", namespace, "-o", "jsonpath={.status.hard}"))
+    await until(
+        lambda: (
+            "pods"
+            in kubectl("get", "quota", "none", "-n", namespace, "-o", "jsonpath={.status.hard}")
+        )
+    )
     with pytest.raises(EnvironmentUnavailable, match=r"its quota is used up.*exceeded quota"):
         await hermetic.open("kubernetes", **options, namespace=namespace)
 
@@ -134,11 +147,14 @@ async def test_a_namespace_without_quota_says_so(options: dict[str, Any], namesp
 async def test_an_unschedulable_pod_may_wait_for_a_node(options: dict[str, Any]) -> None:
     label = secrets.token_hex(4)
     opening = asyncio.ensure_future(
-        _opened(**options, node_selector={"hermetic-test": label}, pending=60)  # as while an autoscaler works
+        # as while an autoscaler works
+        _opened(**options, node_selector={"hermetic-test": label}, pending=60)
     )
     await until(lambda: bool(pods()))
     assert not opening.done()
-    await asyncio.to_thread(kubectl, "label", "node", "node1", f"hermetic-test={label}", "--overwrite")
+    await asyncio.to_thread(
+        kubectl, "label", "node", "node1", f"hermetic-test={label}", "--overwrite"
+    )
     try:
         await opening
     finally:
@@ -176,10 +192,15 @@ async def test_warm_pods_are_taken_once_each(options: dict[str, Any]) -> None:
         await until(lambda: len(waiting()) == 2)
         ahead = set(waiting())
         async with AsyncExitStack() as opened:
-            both = [hermetic.open("kubernetes", **given, env={"N": str(number)}) for number in range(2)]
+            both = [
+                hermetic.open("kubernetes", **given, env={"N": str(number)}) for number in range(2)
+            ]
             first, second = await asyncio.gather(*map(opened.enter_async_context, both))
             assert {pod["metadata"]["name"] for pod in pods()} == ahead
-            assert ((await first.run("echo $N")).output, (await second.run("echo $N")).output) == ("0\n", "1\n")
+            assert ((await first.run("echo $N")).output, (await second.run("echo $N")).output) == (
+                "0\n",
+                "1\n",
+            )
             await until(lambda: len(waiting()) == 2)
             assert not ahead & set(waiting())
     finally:
@@ -201,6 +222,11 @@ def gc(**variables: str) -> str:
     """What `hermetic gc` prints."""
     words = [sys.executable, "-m", "hermetic", "gc"]
     done = subprocess.run(
-        words, capture_output=True, text=True, timeout=120, check=True, env={**os.environ, **variables}
+        words,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        env={**os.environ, **variables},
     )
     return done.stdout

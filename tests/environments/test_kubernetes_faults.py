@@ -1,4 +1,6 @@
-"""Faults of the real cluster: commands end as lost with the reason, or go on; nothing is run twice, nothing is left."""
+"""Faults of the real cluster: commands end as lost with the reason, or go on; nothing is run twice,
+nothing is left.
+"""
 
 import asyncio
 import json
@@ -44,7 +46,10 @@ def kill(name: str) -> None:
 
 
 def mend() -> None:
-    """Starts again what was killed. Those daemons are then descendants of this process, and stay."""
+    """Starts again what was killed.
+
+    Those daemons are then descendants of this process, and stay.
+    """
     subprocess.run([START], check=True, capture_output=True, timeout=300)
     for path in Path(need_variable("KUBERNETES_STATE")).glob("*.id"):
         SERVERS.add(int(path.read_text().split()[0]))
@@ -53,7 +58,9 @@ def mend() -> None:
 async def begun(environment: hermetic.Environment, command: str) -> "asyncio.Task[hermetic.Result]":
     """A command that runs."""
     ready = asyncio.Event()
-    task = asyncio.ensure_future(environment.run(f"echo ready; {command}", on_output=lambda data: ready.set()))
+    task = asyncio.ensure_future(
+        environment.run(f"echo ready; {command}", on_output=lambda data: ready.set())
+    )
     await ready.wait()
     return task
 
@@ -94,7 +101,10 @@ async def test_a_lifetime_that_is_over_loses_its_commands(options: dict[str, Any
         async with asyncio.timeout(BOUND + 120):
             result = await task
         assert isinstance(result.ending, hermetic.Lost), result
-        assert "lifetime is over" in result.ending.reason or "its time was over" in result.ending.reason
+        assert (
+            "lifetime is over" in result.ending.reason
+            or "its time was over" in result.ending.reason
+        )
 
 
 async def test_a_restarted_api_server_costs_nothing(options: dict[str, Any]) -> None:

@@ -43,7 +43,9 @@ def test_a_link_or_file_in_its_place_is_refused(tmp_path: Path) -> None:
             make_private(tmp_path / name, "S")
 
 
-def test_the_runtime_directory_follows_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_runtime_directory_follows_the_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     short = Path(os.environ["HERMETIC_RUNTIME_DIR"]) / "t"
     monkeypatch.setenv("HERMETIC_RUNTIME_DIR", str(short / "x"))
     assert runtime_root() == short / "x"
@@ -62,8 +64,17 @@ def test_file_systems_in_memory_are_told_from_disks(tmp_path: Path) -> None:
         "/dev/sda1 / ext4 rw 0 0\ntmpfs /mem tmpfs rw 0 0\n/dev/sdb1 /mem/disk ext4 rw 0 0\n"
         "tmpfs /with\\040space tmpfs rw 0 0\n/dev/sda1 /twice ext4 rw 0 0\ntmpfs /twice tmpfs rw 0 0\n"
     )
-    told = {path: is_in_memory(Path(path), str(mounts)) for path in ("/", "/mem", "/mem/a", "/mem/disk/a", "/memory")}
-    assert told == {"/": False, "/mem": True, "/mem/a": True, "/mem/disk/a": False, "/memory": False}
+    told = {
+        path: is_in_memory(Path(path), str(mounts))
+        for path in ("/", "/mem", "/mem/a", "/mem/disk/a", "/memory")
+    }
+    assert told == {
+        "/": False,
+        "/mem": True,
+        "/mem/a": True,
+        "/mem/disk/a": False,
+        "/memory": False,
+    }
     assert is_in_memory(Path("/with space/x"), str(mounts))
     assert is_in_memory(Path("/twice"), str(mounts))  # the later mount covers the earlier
 

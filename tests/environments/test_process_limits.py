@@ -10,7 +10,13 @@ import pytest
 
 import hermetic
 from hermetic.environments import sandbox
-from hermetic.environments.isolation.cgroups import Cgroup, limits_besides, make_cgroup, members, remove_cgroup
+from hermetic.environments.isolation.cgroups import (
+    Cgroup,
+    limits_besides,
+    make_cgroup,
+    members,
+    remove_cgroup,
+)
 from tests.environments.sandboxes import kept_of
 from tests.environments.sandboxes import sandbox as open_sandbox
 from tests.programs import need, need_root
@@ -83,7 +89,9 @@ async def test_a_sandbox_lives_in_its_own_cgroup_from_its_first_process_on(tmp_p
         for directory in kept.cgroups:
             assert resident.pid in members(directory)
             assert keeper.pid not in members(directory)
-        assert (await environment.run("cat /proc/self/cgroup | cut -d: -f3 | grep -c hermetic")).output == "0\n"
+        assert (
+            await environment.run("cat /proc/self/cgroup | cut -d: -f3 | grep -c hermetic")
+        ).output == "0\n"
 
 
 async def test_doctor_tries_a_sandbox() -> None:

@@ -81,14 +81,27 @@ async def place(kind: str, at: Path, **options: Any) -> AsyncIterator[hermetic.E
 async def test_its_files_are_shown_read_only_and_what_is_missing_is_told(
     kind: str, profile: Profile, tmp_path: Path
 ) -> None:
-    async with place(kind, tmp_path, credential_files=["tokens/mail.json", "tokens/later.json"]) as env:
-        seen = await env.run('cd ~/.hermetic; pwd; echo "$HERMETIC_PROFILE"; find . -type f -o -type l | sort')
+    async with place(
+        kind, tmp_path, credential_files=["tokens/mail.json", "tokens/later.json"]
+    ) as env:
+        seen = await env.run(
+            'cd ~/.hermetic; pwd; echo "$HERMETIC_PROFILE"; find . -type f -o -type l | sort'
+        )
         where, told, *found = seen.output.splitlines()
         assert where == told
-        assert found == [f"./{CACHES[0]}/page.txt", "./skills/inside", "./skills/mail/SKILL.md", "./tokens/mail.json"]
+        assert found == [
+            f"./{CACHES[0]}/page.txt",
+            "./skills/inside",
+            "./skills/mail/SKILL.md",
+            "./tokens/mail.json",
+        ]
         read = await env.run("cat tokens/mail.json skills/inside")
         assert read.output == f"{SECRET}how to"
-        for attempt in ("echo x >>tokens/mail.json", "rm -f tokens/mail.json", f"touch skills/x {CACHES[0]}/x"):
+        for attempt in (
+            "echo x >>tokens/mail.json",
+            "rm -f tokens/mail.json",
+            f"touch skills/x {CACHES[0]}/x",
+        ):
             assert (await env.run(attempt)).exit_code != 0, attempt
         assert [note for note in env.isolation.notes if "tokens/later.json is not shown" in note]
         assert [note for note in env.isolation.notes if "can read these credential files" in note]
@@ -103,34 +116,46 @@ async def test_over_ssh_copies_are_sent_again_when_they_change_and_never_come_ba
         there = sshd.home / ".hermetic"
         files = ["tokens/mail.json", "tokens/later.json"]
         async with hermetic.open("ssh", **sshd.options, credential_files=files) as env:
-            read = await env.run("cat ~/.hermetic/tokens/mail.json ~/.hermetic/skills/mail/SKILL.md")
+            read = await env.run(
+                "cat ~/.hermetic/tokens/mail.json ~/.hermetic/skills/mail/SKILL.md"
+            )
             assert read.output == f"{SECRET}how to"
             assert (there / "tokens/mail.json").stat().st_mode & 0o777 == 0o600
             assert not [path for path in there.rglob("*") if path.is_symlink()]
             assert [note for note in env.isolation.notes if "tokens/later.json is not sent" in note]
             profile.write("tokens/later.json", "now")
-            changed = await env.run("cat ~/.hermetic/tokens/later.json; echo mine >~/.hermetic/tokens/mail.json")
+            changed = await env.run(
+                "cat ~/.hermetic/tokens/later.json; echo mine >~/.hermetic/tokens/mail.json"
+            )
             assert changed.output == "now"
         assert (profile.directory / "tokens/mail.json").read_text() == SECRET
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_living_task_is_not_handed_out_with_other_files(kind: str, profile: Profile, tmp_path: Path) -> None:
+async def test_a_living_task_is_not_handed_out_with_other_files(
+    kind: str, profile: Profile, tmp_path: Path
+) -> None:
     profile.write("tokens/other.json", "")
     async with place(kind, tmp_path, task="same", credential_files=["tokens/mail.json"]) as env:
         try:
             for others in ({"credential_files": ["tokens/other.json"]}, {"profile": "work"}, {}):
-                with pytest.raises(ConfigError, match=r"lives with other options: (credential_files|profile)"):
+                with pytest.raises(
+                    ConfigError, match=r"lives with other options: (credential_files|profile)"
+                ):
                     async with place(kind, tmp_path, task="same", **others):
                         pass
-            async with place(kind, tmp_path, task="same", credential_files=["tokens/mail.json"]) as again:
+            async with place(
+                kind, tmp_path, task="same", credential_files=["tokens/mail.json"]
+            ) as again:
                 assert again.id == env.id
         finally:
             await env.close(remove=True)
 
 
 @pytest.mark.parametrize("kind", ["docker", PODMAN])
-async def test_the_files_are_part_of_what_a_container_is(kind: str, profile: Profile, tmp_path: Path) -> None:
+async def test_the_files_are_part_of_what_a_container_is(
+    kind: str, profile: Profile, tmp_path: Path
+) -> None:
     async with place(kind, tmp_path, credential_files=["tokens/mail.json"]) as env:
         (name,) = containers(kind, f"hermetic.id={env.id}")
         label = ask(kind, ["inspect", "--format", '{{index .Config.Labels "hermetic.spec"}}', name])
@@ -142,11 +167,27 @@ async def test_the_files_are_part_of_what_a_container_is(kind: str, profile: Pro
 @pytest.mark.parametrize("kind", ["docker", "sandbox", "apptainer", "ssh"])
 @pytest.mark.parametrize(
     "path",
-    ["/etc/passwd", "~/x", "../x", "tokens/../../x", "", "config.toml", "sub/.env", "auth.json", "approvals.toml",
-     "profiles/work/tokens/mail.json"],
-)  # fmt: skip
-def test_what_is_outside_or_opens_everything_is_refused_by_name(kind: str, path: str, profile: Profile) -> None:
-    needed = {"docker": {"image": "some"}, "apptainer": {"image": "some.sif"}, "ssh": {"host": "some"}}
+    [
+        "/etc/passwd",
+        "~/x",
+        "../x",
+        "tokens/../../x",
+        "",
+        "config.toml",
+        "sub/.env",
+        "auth.json",
+        "approvals.toml",
+        "profiles/work/tokens/mail.json",
+    ],
+)
+def test_what_is_outside_or_opens_everything_is_refused_by_name(
+    kind: str, path: str, profile: Profile
+) -> None:
+    needed = {
+        "docker": {"image": "some"},
+        "apptainer": {"image": "some.sif"},
+        "ssh": {"host": "some"},
+    }
     with pytest.raises(ConfigError, match=r"give paths inside the profile|never shown") as refused:
         find(kind)({**needed.get(kind, {}), "credential_files": [path]})
     assert refused.value.setting == "credential_files"
@@ -154,7 +195,12 @@ def test_what_is_outside_or_opens_everything_is_refused_by_name(kind: str, path:
 
 @pytest.mark.parametrize("kind", ["docker", "sandbox"])
 @pytest.mark.parametrize(
-    ("link", "says"), [("/etc/passwd", "leads out of"), ("../../outside", "leads out of"), ("../config.toml", "never")]
+    ("link", "says"),
+    [
+        ("/etc/passwd", "leads out of"),
+        ("../../outside", "leads out of"),
+        ("../config.toml", "never"),
+    ],
 )
 async def test_a_link_that_leads_out_stops_the_start_and_nothing_is_left(
     kind: str, link: str, says: str, profile: Profile, tmp_path: Path
@@ -179,13 +225,19 @@ def test_the_settings_by_another_name_are_never_shown(
         resolve_mounts(select_profile(None, ["innocent"]), tmp_path)
 
 
-async def test_a_directory_that_cannot_be_listed_does_not_stop_the_start(profile: Profile, tmp_path: Path) -> None:
+async def test_a_directory_that_cannot_be_listed_does_not_stop_the_start(
+    profile: Profile, tmp_path: Path
+) -> None:
     (profile.directory / "cache" / "web").symlink_to("/etc")
     (profile.directory / "cache" / "audio").touch()
     async with place("docker", tmp_path, profile="default") as env:
         assert (await env.run("ls ~/.hermetic/cache")).output.split() == ["documents", "images"]
         for name in ("cache/web", "cache/audio"):
-            assert [note for note in env.isolation.notes if f"{name} of the profile is not shown" in note]
+            assert [
+                note
+                for note in env.isolation.notes
+                if f"{name} of the profile is not shown" in note
+            ]
     shown = resolve_mounts(SelectedProfile(str(tmp_path / "nowhere"), ()), tmp_path)
     assert shown.mounts == ()
     assert [note for note in shown.notes if "does not exist" in note]
@@ -198,8 +250,15 @@ def test_a_copy_keeps_only_links_that_stay_inside(tmp_path: Path) -> None:
     (source / "file").write_text("text")
     (source / "file").chmod(0o755)
     (outside / "back").symlink_to(source / "file")
-    leads = {"near": "file", "deep/up": "../file", "folder": "deep", "whole": str(source / "file"), "out": "../outside",
-             "round": "../outside/back", "gone": "../../gone"}  # fmt: skip
+    leads = {
+        "near": "file",
+        "deep/up": "../file",
+        "folder": "deep",
+        "whole": str(source / "file"),
+        "out": "../outside",
+        "round": "../outside/back",
+        "gone": "../../gone",
+    }
     for name, target in leads.items():
         (source / name).symlink_to(target)
     os.mkfifo(source / "pipe")
@@ -247,7 +306,9 @@ class TestHomes:
             ({"profile": "work", "env": {"HOME": "/elsewhere"}}, "/elsewhere"),
         ],
     )
-    async def test_the_mode_says_which(self, options: dict[str, Any], home: str | None, tmp_path: Path) -> None:
+    async def test_the_mode_says_which(
+        self, options: dict[str, Any], home: str | None, tmp_path: Path
+    ) -> None:
         expected = os.environ["HOME"] if home is None else str(tmp_path / "data" / home)
         async with hermetic.open("local", login=False, **options) as env:
             assert (await env.run('printf %s "$HOME"')).output == expected
@@ -255,7 +316,9 @@ class TestHomes:
     async def test_profiles_share_nothing_and_keep_what_is_theirs(self, tmp_path: Path) -> None:
         for name, before in (("work", "none"), ("play", "none"), ("work", "of work")):
             async with hermetic.open("local", profile=name) as env:
-                seen = await env.run(f"cat ~/.note || echo none; echo of {name} >~/.note; echo ${{XDG_CACHE_HOME-}}.")
+                seen = await env.run(
+                    f"cat ~/.note || echo none; echo of {name} >~/.note; echo ${{XDG_CACHE_HOME-}}."
+                )
                 assert seen.output.splitlines()[-2:] == [before, "."]
                 assert (await env.run("stat -c %a ~")).output == "700\n"
 
@@ -271,11 +334,17 @@ class TestHomes:
     async def test_a_living_task_is_not_handed_out_at_another_home(self) -> None:
         async with hermetic.open("local", task="here", profile="work") as env:
             try:
-                others: list[dict[str, Any]] = [{}, {"profile": "play"}, {"profile": "work", "home": "real"}]
+                others: list[dict[str, Any]] = [
+                    {},
+                    {"profile": "play"},
+                    {"profile": "work", "home": "real"},
+                ]
                 for options in others:
                     with pytest.raises(ConfigError, match="lives with other options"):
                         await hermetic.open("local", task="here", **options)
-                async with hermetic.open("local", task="here", profile="work", home="profile") as again:
+                async with hermetic.open(
+                    "local", task="here", profile="work", home="profile"
+                ) as again:
                     assert again.id == env.id
             finally:
                 await env.close(remove=True)

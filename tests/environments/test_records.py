@@ -17,9 +17,19 @@ from hermetic.registry.records import RECORD, DamagedRecord, Records, id_for_tas
 
 def record(records: Records, id: str, task: str | None = None) -> EnvironmentRecord:
     return EnvironmentRecord(
-        id=id, kind="local", task=task, options={"lease": 1.0}, created=time.time(), directory=str(records.root / id),
-        spool=None, socket="/s", token=b"\x00\xff", resident="r", pid=1, guardian=None,
-    )  # fmt: skip
+        id=id,
+        kind="local",
+        task=task,
+        options={"lease": 1.0},
+        created=time.time(),
+        directory=str(records.root / id),
+        spool=None,
+        socket="/s",
+        token=b"\x00\xff",
+        resident="r",
+        pid=1,
+        guardian=None,
+    )
 
 
 @pytest.fixture
@@ -61,12 +71,18 @@ def test_records_are_listed_and_broken_ones_left_out(records: Records) -> None:
         ("spool", "e-1.{mark}.0a"),
     ],
 )
-def test_a_record_that_names_what_is_not_its_own_is_damaged(records: Records, field: str, value: str) -> None:
+def test_a_record_that_names_what_is_not_its_own_is_damaged(
+    records: Records, field: str, value: str
+) -> None:
     records.make_directory("e-1")
-    sound = msgspec.structs.replace(record(records, "e-1"), spool=f"/var/tmp/x/e-1.{records.tag}.0a1b")
+    sound = msgspec.structs.replace(
+        record(records, "e-1"), spool=f"/var/tmp/x/e-1.{records.tag}.0a1b"
+    )
     records.write(sound)
     assert records.read("e-1") == sound
-    changed = msgspec.to_builtins(sound) | {field: value.format(root=records.root, mark=records.tag)}
+    changed = msgspec.to_builtins(sound) | {
+        field: value.format(root=records.root, mark=records.tag)
+    }
     (records.root / "e-1" / RECORD).write_bytes(msgspec.json.encode(changed))
     with pytest.raises(DamagedRecord, match="hermetic rm e-1") as caught:
         records.read("e-1")
@@ -75,27 +91,41 @@ def test_a_record_that_names_what_is_not_its_own_is_damaged(records: Records, fi
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["/", "/etc", "..", "e-1", "/var/tmp/x"]),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text()
+    | st.sampled_from(["/", "/etc", "..", "e-1", "/var/tmp/x"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
 )
 
 
 @given(
-    changes=st.dictionaries(st.sampled_from(EnvironmentRecord.__struct_fields__), JSON, max_size=4), cut=st.floats(0, 1)
+    changes=st.dictionaries(st.sampled_from(EnvironmentRecord.__struct_fields__), JSON, max_size=4),
+    cut=st.floats(0, 1),
 )
-def test_whatever_a_record_says_only_its_own_is_named_by_it(changes: dict[str, object], cut: float) -> None:
+def test_whatever_a_record_says_only_its_own_is_named_by_it(
+    changes: dict[str, object], cut: float
+) -> None:
     with TemporaryDirectory() as directory:
         records = Records(Path(directory))
         records.make_directory("e-1")
-        sound = msgspec.structs.replace(record(records, "e-1"), spool=f"/var/tmp/x/e-1.{records.tag}.0a1b")
+        sound = msgspec.structs.replace(
+            record(records, "e-1"), spool=f"/var/tmp/x/e-1.{records.tag}.0a1b"
+        )
         text = msgspec.json.encode(msgspec.to_builtins(sound) | changes)
-        (records.root / "e-1" / RECORD).write_bytes(text if cut > 0.2 else text[: int(len(text) * cut * 5)])
+        (records.root / "e-1" / RECORD).write_bytes(
+            text if cut > 0.2 else text[: int(len(text) * cut * 5)]
+        )
         try:
             read = records.read("e-1")
         except DamagedRecord:
             return
         assert read is not None
-        assert (read.id, os.path.realpath(read.directory)) == ("e-1", os.path.realpath(records.root / "e-1"))
+        assert (read.id, os.path.realpath(read.directory)) == (
+            "e-1",
+            os.path.realpath(records.root / "e-1"),
+        )
         assert read.spool is None or os.path.basename(read.spool).startswith(f"e-1.{records.tag}.")
 
 

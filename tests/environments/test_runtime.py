@@ -1,4 +1,6 @@
-"""The portable runtime: built from this machine's programs, found again, verified, removed when unused."""
+"""The portable runtime: built from this machine's programs, found again, verified, removed when
+unused.
+"""
 
 import asyncio
 import errno
@@ -55,7 +57,9 @@ def shared() -> Runtime:
 @pytest.fixture
 def cache(shared: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, with copies of what the shared one holds."""
-    keys = [path for path in store.runtime_cache().glob("*.key") if shared.digest in path.read_text()]
+    keys = [
+        path for path in store.runtime_cache().glob("*.key") if shared.digest in path.read_text()
+    ]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     base = store.runtime_cache()
     shutil.copytree(shared.directory, base / shared.digest)
@@ -66,13 +70,20 @@ def cache(shared: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 @pytest.fixture
 def builds(shared: Runtime, cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The directories of builds. Each is a copy of the shared runtime, because the store around it is tested."""
+    """The directories of builds.
+
+    Each is a copy of the shared runtime, because the store around it is tested.
+    """
     found = []
-    sources = [Path(path) for key in cache.glob("*.key") for path in json.loads(key.read_text())["sources"]]
+    sources = [
+        Path(path) for key in cache.glob("*.key") for path in json.loads(key.read_text())["sources"]
+    ]
 
     def copy(root: Path, *, prefix: str, lean: bool) -> build.Built:
         found.append(root)
-        shutil.copytree(shared.directory, root / prefix[1:], ignore=shutil.ignore_patterns(store.MANIFEST))
+        shutil.copytree(
+            shared.directory, root / prefix[1:], ignore=shutil.ignore_patterns(store.MANIFEST)
+        )
         return build.Built(shared.version, sources)
 
     monkeypatch.setattr(build, "build", copy)
@@ -86,7 +97,9 @@ def inside(runtime: Runtime, root: Path, *argv: str, **environ: str) -> str:
     if not target.exists():
         shutil.copytree(runtime.directory, target)
     chroot = shutil.which("chroot", path="/usr/sbin:/usr/bin") or ""
-    done = subprocess.run([chroot, str(root), *argv], capture_output=True, text=True, env=environ, timeout=60)
+    done = subprocess.run(
+        [chroot, str(root), *argv], capture_output=True, text=True, env=environ, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -104,7 +117,9 @@ def test_both_programs_run_where_nothing_else_is(lean: bool, tmp_path: Path) -> 
 
 def test_bash_counts_characters(tmp_path: Path) -> None:
     runtime = asyncio.run(store.portable(lean=True))
-    assert inside(runtime, tmp_path, runtime.bash, "-c", "x=äö; echo ${#x}", LC_ALL="C.UTF-8") == "2"
+    assert (
+        inside(runtime, tmp_path, runtime.bash, "-c", "x=äö; echo ${#x}", LC_ALL="C.UTF-8") == "2"
+    )
 
 
 def test_libraries_of_the_image_are_not_loaded(tmp_path: Path) -> None:
@@ -113,7 +128,14 @@ def test_libraries_of_the_image_are_not_loaded(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir(parents=True)
         for name in ("libc.so.6", "libm.so.6", "libtinfo.so.6"):
             (tmp_path / folder / name).write_bytes(b"no library")
-    said = inside(runtime, tmp_path, runtime.bash, "-c", f"{runtime.python} -c 'print(7)'", LD_LIBRARY_PATH="/broken")
+    said = inside(
+        runtime,
+        tmp_path,
+        runtime.bash,
+        "-c",
+        f"{runtime.python} -c 'print(7)'",
+        LD_LIBRARY_PATH="/broken",
+    )
     assert said == "7"
 
 
@@ -129,14 +151,28 @@ def test_the_whole_standard_library_is_there(tmp_path: Path) -> None:
 def test_servers_are_verified_by_the_certificates_of_the_environment(tmp_path: Path) -> None:
     """Which other distributions keep elsewhere."""
     runtime = asyncio.run(store.portable())
-    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=test"]
+    words = [
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-subj",
+        "/CN=test",
+    ]
     certificate = tmp_path / "certificate"
     files = ["-days", "2", "-keyout", os.devnull, "-out", str(certificate)]
     subprocess.run([need("openssl"), *words, *files], check=True, capture_output=True)
     code = "import ssl; print(len(ssl.create_default_context().get_ca_certs()))"
     root = tmp_path / "root"
     assert inside(runtime, root, runtime.python, "-I", "-c", code) == "0"
-    for path in ("etc/pki/tls/certs/ca-bundle.crt", "etc/ssl/cert.pem", "etc/ssl/certs/ca-certificates.crt"):
+    for path in (
+        "etc/pki/tls/certs/ca-bundle.crt",
+        "etc/ssl/cert.pem",
+        "etc/ssl/certs/ca-certificates.crt",
+    ):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(certificate, root / path)
         assert inside(runtime, root, runtime.python, "-I", "-c", code) == "1"
@@ -170,7 +206,11 @@ def test_a_prefix_that_is_too_long_is_refused() -> None:
 def test_it_is_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "build", lambda *_, **__: pytest.fail("built again"))
     first = asyncio.run(store.portable(lean=True))
-    assert asyncio.run(store.portable(lean=True)) == first == asyncio.run(store.runtime_at(first.directory))
+    assert (
+        asyncio.run(store.portable(lean=True))
+        == first
+        == asyncio.run(store.runtime_at(first.directory))
+    )
     assert store.runtimes() == [first]
 
 
@@ -186,7 +226,9 @@ def test_openers_at_the_same_time_share_one_build(cache: Path, builds: list[Path
     assert not list(cache.glob(".building-*")) + list(cache.glob("*.lock"))
 
 
-def test_a_new_version_of_a_library_is_built_in(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_version_of_a_library_is_built_in(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also one that only the caller's LD_LIBRARY_PATH leads to."""
     before = asyncio.run(store.portable(lean=True))
     python = build.source_files()[0]
@@ -217,8 +259,12 @@ def test_a_damaged_runtime_is_built_again(cache: Path, builds: list[Path], damag
     if damage == "removed":
         library.unlink()
     else:
-        library.write_bytes(content[:-1] if damage == "shortened" else content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(Damaged, match=r"libc\.so\.6 is not as it was built; use an environment with python3"):
+        library.write_bytes(
+            content[:-1] if damage == "shortened" else content[:-1] + bytes([content[-1] ^ 1])
+        )
+    with pytest.raises(
+        Damaged, match=r"libc\.so\.6 is not as it was built; use an environment with python3"
+    ):
         asyncio.run(store.runtime_at(runtime.directory))
     assert asyncio.run(store.portable(lean=True)) == runtime
     assert library.read_bytes() == content
@@ -231,7 +277,9 @@ def test_a_directory_without_a_runtime_is_refused(tmp_path: Path) -> None:
         asyncio.run(store.runtime_at(str(tmp_path)))
 
 
-def test_a_runtime_of_another_architecture_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_of_another_architecture_is_refused(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runtime = asyncio.run(store.portable(lean=True))
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     with pytest.raises(Damaged, match=r"is for \w+, not riscv64; use an environment"):
@@ -250,18 +298,25 @@ def mounted(at: Path, options: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("megabytes", [1, 5, 7, 8, 9, 12])
-def test_a_full_disk_leaves_nothing(megabytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Modules are copied, then compiled, then programs and libraries are copied: the disk is full in each step."""
+def test_a_full_disk_leaves_nothing(
+    megabytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Modules are copied, then compiled, then programs and libraries are copied: the disk is full
+    in each step.
+    """
     with mounted(tmp_path, f"size={megabytes}m"):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         with pytest.raises(
-            EnvironmentUnavailable, match="No space left on device; free 60 MB there, or set XDG_CACHE_HOME"
+            EnvironmentUnavailable,
+            match="No space left on device; free 60 MB there, or set XDG_CACHE_HOME",
         ):
             asyncio.run(store.portable(lean=True))
         assert not list(store.runtime_cache().iterdir())
 
 
-def test_an_archive_on_a_full_disk_is_explained(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_on_a_full_disk_is_explained(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -271,10 +326,14 @@ def test_an_archive_on_a_full_disk_is_explained(cache: Path, monkeypatch: pytest
         asyncio.run(store.packed(runtime))
 
 
-def test_a_cache_where_no_program_runs_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_where_no_program_runs_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with mounted(tmp_path, "noexec"):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        with pytest.raises(EnvironmentUnavailable, match=r"\(noexec\): set XDG_CACHE_HOME to another directory"):
+        with pytest.raises(
+            EnvironmentUnavailable, match=r"\(noexec\): set XDG_CACHE_HOME to another directory"
+        ):
             asyncio.run(store.portable(lean=True))
 
 
@@ -315,10 +374,14 @@ def test_only_a_missing_python_counts_as_one(stderr: str, code: int, learns: boo
     assert choice.learn(StartFailed("it ended", stderr, exit_code=code)) is learns
 
 
-def test_a_runtime_that_fails_its_test_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_that_fails_its_test_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(build, "CHECK", "import sys; sys.exit('FATAL: kernel too old')")
-    with pytest.raises(EnvironmentUnavailable, match="FATAL: kernel too old; use an environment with python3"):
+    with pytest.raises(
+        EnvironmentUnavailable, match="FATAL: kernel too old; use an environment with python3"
+    ):
         asyncio.run(store.portable(lean=True))
     assert not list(store.runtime_cache().iterdir())
 
@@ -369,7 +432,9 @@ def test_a_forged_runtime_is_not_used(cache: Path) -> None:
     assert not manifest.read_bytes().endswith(b"\n")
 
 
-def test_a_runtime_that_is_used_meanwhile_is_not_collected(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_that_is_used_meanwhile_is_not_collected(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runtime = asyncio.run(store.portable(lean=True))
     used = cache / f"{runtime.digest}.used"
     long_ago = time.time() - store.UNUSED_SECONDS - 60
@@ -399,7 +464,9 @@ def test_a_copy_is_verified_by_itself(cache: Path, tmp_path: Path) -> None:
         asyncio.run(store.runtime_at(str(copy)))
 
 
-def test_a_change_during_the_verification_is_seen_by_the_next(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_during_the_verification_is_seen_by_the_next(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = next(path for path in cache.iterdir() if path.is_dir())
     library = directory / "lib/libc.so.6"
     original = store._sha256
@@ -459,7 +526,9 @@ def test_a_file_without_spare_slots_keeps_its_library_path(tmp_path: Path) -> No
     assert elf.data == before
 
 
-def test_the_command_line_builds_lists_and_names_runtimes(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_builds_lists_and_names_runtimes(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     runtime = asyncio.run(store.portable(lean=True))
     for action in ("build", "path"):
         assert main(["runtime", action, "--lean"]) == 0
@@ -468,18 +537,30 @@ def test_the_command_line_builds_lists_and_names_runtimes(capfd: pytest.CaptureF
     assert f"{runtime.directory}  " in capfd.readouterr().out
 
 
-def test_the_first_build_says_what_takes_its_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_first_build_says_what_takes_its_time(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    for said in (["building the portable runtime, once for this Python and bash", "built the portable runtime in"], []):
+    for said in (
+        [
+            "building the portable runtime, once for this Python and bash",
+            "built the portable runtime in",
+        ],
+        [],
+    ):
         words = [sys.executable, "-m", "hermetic", "runtime", "build", "--lean"]
-        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True, timeout=600)
+        done = subprocess.run(
+            words, env=environ, capture_output=True, text=True, check=True, timeout=600
+        )
         lines = done.stderr.splitlines()
         assert len(lines) == len(said)
         assert all(text in line for text, line in zip(said, lines, strict=True))
         assert done.stdout.startswith(str(tmp_path))
 
 
-async def test_garbage_collection_keeps_a_runtime_that_an_environment_uses(cache: Path, tmp_path: Path) -> None:
+async def test_garbage_collection_keeps_a_runtime_that_an_environment_uses(
+    cache: Path, tmp_path: Path
+) -> None:
     runtime = await store.portable(lean=True)
     long_ago = time.time() - store.UNUSED_SECONDS - 60
     workspace = tmp_path / "workspace"
@@ -519,20 +600,35 @@ def test_one_is_built_from_a_python_that_lies_anywhere(python: str, tmp_path: Pa
     if python == "moved":
         (tmp_path / "own/bin").mkdir(parents=True)
         shutil.copy(build.source_files()[0], tmp_path / "own/bin/python3")
-        left_out = shutil.ignore_patterns("test", "tests", "site-packages", "dist-packages", "__pycache__", "config-*")
+        left_out = shutil.ignore_patterns(
+            "test", "tests", "site-packages", "dist-packages", "__pycache__", "config-*"
+        )
         source = sysconfig.get_path("stdlib")
-        shutil.copytree(source, tmp_path / "own" / sys.platlibdir / version, ignore=left_out, symlinks=False)
+        shutil.copytree(
+            source, tmp_path / "own" / sys.platlibdir / version, ignore=left_out, symlinks=False
+        )
         python = str(tmp_path / "own/bin/python3")
     for package in PACKAGES:
-        shutil.copytree(package, tmp_path / "packages" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            package,
+            tmp_path / "packages" / package.name,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
     environ = {
-        "PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "packages"), "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }  # fmt: skip
-    done = subprocess.run([python, "-c", BUILD], env=environ, capture_output=True, text=True, timeout=600)
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(tmp_path / "packages"),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    done = subprocess.run(
+        [python, "-c", BUILD], env=environ, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     runtime = asyncio.run(store.runtime_at(done.stdout.split()[0]))
     code = "import json, sys; print(sys.prefix)"
-    assert inside(runtime, tmp_path / "root", runtime.python, "-I", "-S", "-c", code) == "/.hermetic/python"
+    assert (
+        inside(runtime, tmp_path / "root", runtime.python, "-I", "-S", "-c", code)
+        == "/.hermetic/python"
+    )
 
 
 def test_an_ordinary_user_builds_one_from_a_system_python(tmp_path: Path) -> None:
@@ -545,6 +641,9 @@ def test_an_ordinary_user_builds_one_from_a_system_python(tmp_path: Path) -> Non
         directory, version = user.run(BUILD).split()
         assert version.startswith(f"{sys.version_info.major}.{sys.version_info.minor}.")
         runtime = asyncio.run(store.runtime_at(directory))
-        assert inside(runtime, tmp_path, runtime.bash, "-c", f"{runtime.python} -I -S -c 'print(7)'") == "7"
+        assert (
+            inside(runtime, tmp_path, runtime.bash, "-c", f"{runtime.python} -I -S -c 'print(7)'")
+            == "7"
+        )
     finally:
         shutil.rmtree(home)

@@ -1,4 +1,6 @@
-"""A sandbox's life: what it shows, what it protects, how it ends, and that nothing is left on this side."""
+"""A sandbox's life: what it shows, what it protects, how it ends, and that nothing is left on this
+side.
+"""
 
 import asyncio
 import os
@@ -54,7 +56,9 @@ async def test_more_directories_can_be_shown_but_not_written(tmp_path: Path) -> 
 async def test_the_record_and_its_token_cannot_be_seen_from_inside(tmp_path: Path) -> None:
     async with sandbox(tmp_path, task="seen") as environment:
         assert "env.json" in os.listdir(kept_of(environment).directory)
-        found = await environment.run("find / -name env.json -not -path '/proc/*' 2>/dev/null; ls -d /tmp/hm-*")
+        found = await environment.run(
+            "find / -name env.json -not -path '/proc/*' 2>/dev/null; ls -d /tmp/hm-*"
+        )
         assert "env.json" not in found.output
         await environment.close(remove=True)
 
@@ -87,7 +91,9 @@ async def test_what_this_side_obeys_stays_as_it_is(tmp_path: Path) -> None:
     await run_program(need("git"), "init", "-q", tmp_path)
     (tmp_path / "hermetic.toml").write_text("[policy]\n")
     (tmp_path / ".hermetic").mkdir()
-    before = {path: path.read_bytes() for path in (tmp_path / ".git/config", tmp_path / "hermetic.toml")}
+    before = {
+        path: path.read_bytes() for path in (tmp_path / ".git/config", tmp_path / "hermetic.toml")
+    }
     hooks = sorted(os.listdir(tmp_path / ".git/hooks"))
     async with sandbox(tmp_path) as environment:
         worked = await environment.run(
@@ -175,16 +181,29 @@ async def test_submodules_and_worktrees_keep_their_repositories(tmp_path: Path) 
     workspace, library = tmp_path / "work", tmp_path / "library"
     for repository in (library, workspace):
         await run_program(git, "init", "-q", repository)
-        await run_program(git, "-C", repository, *author, "commit", "-q", "--allow-empty", "-m", "m")
+        await run_program(
+            git, "-C", repository, *author, "commit", "-q", "--allow-empty", "-m", "m"
+        )
     await run_program(
-        git, "-C", workspace, "-c", "protocol.file.allow=always", "submodule", "-q", "add", library, "lib"
+        git,
+        "-C",
+        workspace,
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "-q",
+        "add",
+        library,
+        "lib",
     )
     await run_program(git, "-C", workspace, "worktree", "add", "-q", workspace / "tree")
     trees = [workspace / "lib", workspace / "tree"]
     before = [(tree / ".git").read_text() for tree in trees]
     assert all(text.startswith("gitdir:") for text in before)
     async with sandbox(workspace) as environment:
-        worked = await environment.run("for tree in lib tree; do echo a > $tree/a && git -C $tree add a || exit; done")
+        worked = await environment.run(
+            "for tree in lib tree; do echo a > $tree/a && git -C $tree add a || exit; done"
+        )
         assert worked.exit_code == 0, worked.output
         await environment.run(POINTERS)
     assert [(tree / ".git").read_text() for tree in trees] == before
@@ -215,7 +234,9 @@ async def test_what_is_written_on_this_side_meanwhile_is_not_taken_away(tmp_path
 async def test_a_repository_that_lies_elsewhere_keeps_its_pointer(tmp_path: Path) -> None:
     (tmp_path / ".git").write_text("gitdir: /somewhere/else\n")
     async with sandbox(tmp_path) as environment:
-        result = await environment.run("echo gitdir: /tmp/evil > .git; mv .git x; rm -f .git; cat .git")
+        result = await environment.run(
+            "echo gitdir: /tmp/evil > .git; mv .git x; rm -f .git; cat .git"
+        )
         assert result.output.endswith("gitdir: /somewhere/else\n")
 
 
@@ -241,7 +262,9 @@ async def test_it_ends_with_bubblewrap_and_nothing_is_left(tmp_path: Path) -> No
         await nothing_left(kept)
 
 
-async def test_it_ends_with_its_keeper_and_the_next_one_takes_away_what_is_left(tmp_path: Path) -> None:
+async def test_it_ends_with_its_keeper_and_the_next_one_takes_away_what_is_left(
+    tmp_path: Path,
+) -> None:
     async with sandbox(tmp_path, task="unkept") as environment:
         kept = kept_of(environment)
         resident, keeper = kept.processes
@@ -274,7 +297,11 @@ async def test_twenty_killed_callers_leave_nothing(tmp_path: Path) -> None:
     for number in range(count):
         (tmp_path / str(number)).mkdir()
         caller = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", OPEN_AND_WAIT, tmp_path / str(number), stdout=asyncio.subprocess.PIPE
+            sys.executable,
+            "-c",
+            OPEN_AND_WAIT,
+            tmp_path / str(number),
+            stdout=asyncio.subprocess.PIPE,
         )
         assert caller.stdout is not None
         id = (await caller.stdout.readline()).decode().strip()
@@ -316,7 +343,9 @@ async def test_a_descriptor_of_the_opener_is_not_passed_on(tmp_path: Path) -> No
         os.close(read)
 
 
-async def test_sockets_of_this_side_are_not_named_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sockets_of_this_side_are_not_named_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SSH_AUTH_SOCK", "/tmp/agent")
     monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/bus")
     monkeypatch.setenv("MY_TOKEN", "canary")
@@ -330,7 +359,11 @@ async def test_sockets_of_this_side_are_not_named_inside(tmp_path: Path, monkeyp
 async def test_it_says_what_it_does_not_limit(tmp_path: Path) -> None:
     async with sandbox(tmp_path) as environment:
         isolation = environment.isolation
-    assert (isolation.separate_files, isolation.separate_processes, isolation.separate_network) == (True, True, True)
+    assert (isolation.separate_files, isolation.separate_processes, isolation.separate_network) == (
+        True,
+        True,
+        True,
+    )
     assert isolation.separate_user is False
     assert isolation.shared_paths == (str(tmp_path),)
     assert any("no disk quota" in note for note in isolation.notes)
@@ -343,7 +376,8 @@ async def test_it_says_what_it_does_not_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/tmp", "/usr", "/etc/ssl", "/proc/self", "~", "~/..", "/nowhere/at/all", "/etc/passwd"]
+    "path",
+    ["/", "/tmp", "/usr", "/etc/ssl", "/proc/self", "~", "~/..", "/nowhere/at/all", "/etc/passwd"],
 )
 async def test_a_workspace_that_must_not_be_shared_is_refused(path: str) -> None:
     need("bwrap")
@@ -377,14 +411,18 @@ async def test_a_protected_path_that_is_a_link_is_refused_and_nothing_left(tmp_p
             pass
 
 
-async def test_a_missing_bubblewrap_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_bubblewrap_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(hermetic.EnvironmentUnavailable, match="apt install bubblewrap"):
         await hermetic.open("sandbox", workspace=tmp_path)
     assert os.listdir(tmp_path) == []
 
 
-async def test_an_old_bubblewrap_is_told_from_one_that_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_old_bubblewrap_is_told_from_one_that_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/bwrap").write_text("#!/bin/sh\n# knows --perms\n")
     (tmp_path / "bin/bwrap").chmod(0o755)
@@ -406,22 +444,39 @@ asyncio.run(main())
 """
 
 
-async def test_forbidden_namespaces_are_told_with_what_to_do_and_nothing_is_left(tmp_path: Path) -> None:
+async def test_forbidden_namespaces_are_told_with_what_to_do_and_nothing_is_left(
+    tmp_path: Path,
+) -> None:
     need("bwrap")
     (tmp_path / "ws").mkdir()
     (tmp_path / "run").mkdir(mode=0o700)
     forbidden = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
-    argv = [need("unshare"), "-Ur", "sh", "-c", forbidden, "sh", sys.executable, "-c", OPEN, str(tmp_path / "ws")]
+    argv = [
+        need("unshare"),
+        "-Ur",
+        "sh",
+        "-c",
+        forbidden,
+        "sh",
+        sys.executable,
+        "-c",
+        OPEN,
+        str(tmp_path / "ws"),
+    ]
     _, said = await run_program(*argv, environ={"HERMETIC_RUNTIME_DIR": str(tmp_path / "run")})
     assert "unavailable: this user may make no namespaces here" in said
     assert "sysctl -w" in said
     assert said.endswith("[] []\n")
 
 
-async def test_without_a_workspace_it_is_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_workspace_it_is_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     need("bwrap")
     monkeypatch.chdir(tmp_path)
-    code, said = await run_program(sys.executable, "-m", "hermetic", "run", "--env", "sandbox", "--", "pwd; false")
+    code, said = await run_program(
+        sys.executable, "-m", "hermetic", "run", "--env", "sandbox", "--", "pwd; false"
+    )
     assert (code, said) == (1, f"{tmp_path}\n")
 
 
@@ -429,11 +484,14 @@ async def test_the_resident_can_run_on_the_portable_runtime(tmp_path: Path) -> N
     async with sandbox(tmp_path, runtime="portable") as environment:
         info = await environment.info()
         assert (info.runtime, info.bash) == ("portable python and bash", "/.hermetic/bin/bash")
-        assert (await environment.run("bash -c 'echo $BASH'; : >out; ls -d /.hermetic")).output.endswith("/.hermetic\n")
+        assert (
+            await environment.run("bash -c 'echo $BASH'; : >out; ls -d /.hermetic")
+        ).output.endswith("/.hermetic\n")
         assert "Read-only" in (await environment.run(": >/.hermetic/new")).output
         record = Records(runtime_root()).read(environment.id)
         assert record is not None
-        assert record.place["runtime"] == (await store.portable()).digest  # which keeps it from being collected
+        # which keeps it from being collected
+        assert record.place["runtime"] == (await store.portable()).digest
 
 
 async def test_a_workspace_that_holds_the_portable_runtimes_is_refused(

@@ -1,4 +1,7 @@
-"""What a command in a sandbox must not be able to do. The numbers are those of the table in docs/environments.md."""
+"""What a command in a sandbox must not be able to do.
+
+The numbers are those of the table in docs/environments.md.
+"""
 
 import os
 import socket
@@ -31,14 +34,24 @@ async def say(environment: hermetic.Environment, code: str) -> str:
 
 @pytest.mark.parametrize(
     ("number", "path"),
-    [(1, "/etc/shadow"), (1, "/etc/gshadow"), (1, "/etc/sudoers"), (1, "/etc/ssh/ssh_host_ed25519_key"), (1, "/root")],
+    [
+        (1, "/etc/shadow"),
+        (1, "/etc/gshadow"),
+        (1, "/etc/sudoers"),
+        (1, "/etc/ssh/ssh_host_ed25519_key"),
+        (1, "/root"),
+    ],
 )
-async def test_probe_1_secrets_of_the_machine_are_not_there(tmp_path: Path, number: int, path: str) -> None:
+async def test_probe_1_secrets_of_the_machine_are_not_there(
+    tmp_path: Path, number: int, path: str
+) -> None:
     async with sandbox(tmp_path) as environment:
         assert "No such file" in await said(environment, f"ls {path}")
 
 
-async def test_probe_2_secrets_of_the_user_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_probe_2_secrets_of_the_user_are_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "home"
     names = (".ssh/id_rsa", ".aws/credentials", ".netrc", ".config/gh/hosts.yml", ".bash_history")
     for name in names:
@@ -59,10 +72,14 @@ async def test_probe_3_nothing_outside_of_the_workspace_can_be_written(tmp_path:
             result = await environment.run(f"echo x > {path}")
             assert result.exit_code != 0, path
         name = f"probe-{tmp_path.name}"
-        private = await environment.run(f"echo x > /tmp/{name} && echo x > ~/{name} && cat /var/tmp/{name} ~/{name}")
+        private = await environment.run(
+            f"echo x > /tmp/{name} && echo x > ~/{name} && cat /var/tmp/{name} ~/{name}"
+        )
         assert private.output == "x\nx\n"
         await environment.run(f"echo x > {tmp_path}/../{name}")
-    assert not any(name in os.listdir(place) for place in ("/tmp", os.environ["HOME"], tmp_path.parent))
+    assert not any(
+        name in os.listdir(place) for place in ("/tmp", os.environ["HOME"], tmp_path.parent)
+    )
 
 
 async def test_probe_4_and_5_a_link_in_the_workspace_leads_nowhere(tmp_path: Path) -> None:
@@ -98,12 +115,16 @@ async def test_probe_12_what_this_side_runs_is_refused_or_reported(tmp_path: Pat
     (tmp_path / ".hermetic").mkdir()
     async with sandbox(tmp_path) as environment:
         for path in (".git/hooks/pre-commit", ".git/config", "hermetic.toml", ".hermetic/settings"):
-            assert (await environment.run(f"mkdir -p $(dirname {path}); echo x > {path}")).exit_code != 0
+            assert (
+                await environment.run(f"mkdir -p $(dirname {path}); echo x > {path}")
+            ).exit_code != 0
         reported = next(note for note in environment.isolation.notes if ".envrc" in note)
         assert ".vscode" in reported
     async with sandbox(tmp_path, protect=[".envrc", ".vscode/"]) as environment:
         assert (await environment.run("echo x > .envrc")).exit_code != 0
-        assert (await environment.run("mkdir -p .vscode; echo x > .vscode/tasks.json")).exit_code != 0
+        assert (
+            await environment.run("mkdir -p .vscode; echo x > .vscode/tasks.json")
+        ).exit_code != 0
 
 
 # -- 2. secrets in the environment
@@ -114,7 +135,9 @@ async def test_probe_17_to_20_no_variable_of_the_caller_is_to_be_seen(
 ) -> None:
     monkeypatch.setenv("SERVICE_TOKEN", CANARY)
     async with sandbox(tmp_path) as environment:
-        whole = await said(environment, "env; cat /proc/*/environ | tr '\\0' '\\n'; tr '\\0' ' ' </proc/1/environ")
+        whole = await said(
+            environment, "env; cat /proc/*/environ | tr '\\0' '\\n'; tr '\\0' ' ' </proc/1/environ"
+        )
         assert CANARY not in whole
         assert "Permission denied" in await said(environment, "cat /proc/1/environ")
 
@@ -133,7 +156,8 @@ async def test_probe_22_the_token_is_nowhere_inside(tmp_path: Path) -> None:
         record = Records(runtime_root()).read(environment.id)
         assert record is not None
         code = f"import glob; t = bytes.fromhex({record.token.hex()!r})" + LOOK
-        # The program that looks has it among its own arguments, as text; the bytes themselves are nowhere.
+        # The program that looks has it among its own arguments, as text; the bytes themselves are
+        # nowhere.
         assert await say(environment, code) == ""
 
 
@@ -144,22 +168,37 @@ CALL = (
     "print(l.syscall({}), errno.errorcode.get(ctypes.get_errno()))"
 )
 
-needs_x86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are those of x86_64")
+needs_x86 = pytest.mark.skipif(
+    os.uname().machine != "x86_64", reason="the numbers are those of x86_64"
+)
 
 
 @needs_x86
 @pytest.mark.parametrize(
     ("number", "call"),
     [
-        (23, "165, b't', b'/mnt', b'tmpfs', 0, None"), (24, "272, 0x10000000"),
-        (27, "425, 4, ctypes.create_string_buffer(120)"), (28, "250, 0, -4, 1"),
-        (28, "248, b'user', b'k', b'v', 1, -3"), (28, "249, b'user', b'k', None, -3"),
-        (29, "321, 5, None, 0"), (29, "298, ctypes.create_string_buffer(128), 0, -1, -1, 0"), (30, "323, 1"),
-        (37, "175, None, 0, b''"), (37, "246, 0, 0, None, 0"), (37, "227, 0, ctypes.create_string_buffer(16)"),
-        (37, "170, b'x', 1"), (37, "167, b'/x', 0"), (37, "304, -1, None, 0"), (37, "161, b'/tmp'"), (37, "308, 0, 0"),
+        (23, "165, b't', b'/mnt', b'tmpfs', 0, None"),
+        (24, "272, 0x10000000"),
+        (27, "425, 4, ctypes.create_string_buffer(120)"),
+        (28, "250, 0, -4, 1"),
+        (28, "248, b'user', b'k', b'v', 1, -3"),
+        (28, "249, b'user', b'k', None, -3"),
+        (29, "321, 5, None, 0"),
+        (29, "298, ctypes.create_string_buffer(128), 0, -1, -1, 0"),
+        (30, "323, 1"),
+        (37, "175, None, 0, b''"),
+        (37, "246, 0, 0, None, 0"),
+        (37, "227, 0, ctypes.create_string_buffer(16)"),
+        (37, "170, b'x', 1"),
+        (37, "167, b'/x', 0"),
+        (37, "304, -1, None, 0"),
+        (37, "161, b'/tmp'"),
+        (37, "308, 0, 0"),
     ],
-)  # fmt: skip
-async def test_probe_23_to_37_calls_that_reach_the_machine_are_refused(tmp_path: Path, number: int, call: str) -> None:
+)
+async def test_probe_23_to_37_calls_that_reach_the_machine_are_refused(
+    tmp_path: Path, number: int, call: str
+) -> None:
     async with sandbox(tmp_path) as environment:
         assert await say(environment, CALL.format(call)) == "-1 EPERM"
 
@@ -191,33 +230,65 @@ async def test_probe_34_no_devices_but_the_harmless(tmp_path: Path) -> None:
         assert (await environment.run("mknod x b 8 0 || mknod y c 1 1")).exit_code != 0
         devices = (await said(environment, "ls /dev")).split()
         assert set(devices) <= {
-            "console", "core", "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty",
-            "urandom", "zero",
-        }  # fmt: skip
+            "console",
+            "core",
+            "fd",
+            "full",
+            "null",
+            "ptmx",
+            "pts",
+            "random",
+            "shm",
+            "stderr",
+            "stdin",
+            "stdout",
+            "tty",
+            "urandom",
+            "zero",
+        }
 
 
 async def test_probe_35_and_36_the_kernels_own_files_cannot_be_written(tmp_path: Path) -> None:
     async with sandbox(tmp_path) as environment:
-        # Opened for writing and left at that: a sandbox that fails here must not harm the machine that tests it.
+        # Opened for writing and left at that: a sandbox that fails here must not harm the machine
+        # that tests it.
         assert (await environment.run("find /proc -maxdepth 1 -name sys -writable")).output == ""
         for path in (
-            "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/sys/kernel/domainname",
-            "/proc/sys/vm/drop_caches", "/proc/irq/default_smp_affinity", "/proc/mtrr",
-            "/sys/fs/cgroup/memory/release_agent", "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/memory/cgroup.procs",
-        ):  # fmt: skip
+            "/proc/sys/kernel/core_pattern",
+            "/proc/sysrq-trigger",
+            "/proc/sys/kernel/domainname",
+            "/proc/sys/vm/drop_caches",
+            "/proc/irq/default_smp_affinity",
+            "/proc/mtrr",
+            "/sys/fs/cgroup/memory/release_agent",
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory.max",
+            "/sys/fs/cgroup/cgroup.procs",
+            "/sys/fs/cgroup/memory/cgroup.procs",
+        ):
             assert (await environment.run(f": >> {path}")).exit_code != 0, path
-        assert (await environment.run("mount -o remount,rw / || mount -t cgroup -o rdma c /tmp")).exit_code != 0
+        assert (
+            await environment.run("mount -o remount,rw / || mount -t cgroup -o rdma c /tmp")
+        ).exit_code != 0
 
 
 async def test_probe_35_what_root_owns_of_the_machine_keeps_its_modes(tmp_path: Path) -> None:
     async with sandbox(tmp_path) as environment:
-        for path in ("/dev/null", "/dev/tty", "/dev/urandom", "/proc/meminfo", "/proc/uptime", "/usr/bin/env"):
+        for path in (
+            "/dev/null",
+            "/dev/tty",
+            "/dev/urandom",
+            "/proc/meminfo",
+            "/proc/uptime",
+            "/usr/bin/env",
+        ):
             # The mode it has: a sandbox that fails here must not harm the machine that tests it.
-            assert (await environment.run(f"chmod $(stat -c %a {path}) {path}")).exit_code != 0, path
-        assert await said(environment, "echo x > /dev/null && head -c 4 /dev/zero | wc -c; cat /proc/1/comm") == (
-            "4\nhermetic-reside\n"
-        )
+            assert (await environment.run(f"chmod $(stat -c %a {path}) {path}")).exit_code != 0, (
+                path
+            )
+        assert await said(
+            environment, "echo x > /dev/null && head -c 4 /dev/zero | wc -c; cat /proc/1/comm"
+        ) == ("4\nhermetic-reside\n")
 
 
 async def test_probe_38_and_39_no_program_gets_more_rights(tmp_path: Path) -> None:
@@ -244,8 +315,16 @@ async def test_probe_41_no_keys_are_typed_into_a_terminal(tmp_path: Path) -> Non
 
 async def test_probe_43_no_socket_of_the_machine_is_there(tmp_path: Path) -> None:
     async with sandbox(tmp_path, network=True) as environment:
-        found = await said(environment, "find / -type s -not -path '/proc/*' 2>/dev/null; ls /run /var/run/")
-        assert found.split() == ["/run/hermetic/place/s", "/run:", "hermetic", "/var/run/:", "hermetic"]
+        found = await said(
+            environment, "find / -type s -not -path '/proc/*' 2>/dev/null; ls /run /var/run/"
+        )
+        assert found.split() == [
+            "/run/hermetic/place/s",
+            "/run:",
+            "hermetic",
+            "/var/run/:",
+            "hermetic",
+        ]
 
 
 async def test_probe_44_the_kernel_tells_little(tmp_path: Path) -> None:
@@ -287,13 +366,18 @@ async def test_probe_46_a_memory_bomb_ends_alone(tmp_path: Path) -> None:
 
 async def test_probe_47_and_48_a_missing_disk_quota_is_named(tmp_path: Path) -> None:
     async with sandbox(tmp_path) as environment:
-        assert any(note.startswith("no disk quota") and str(tmp_path) in note for note in environment.isolation.notes)
+        assert any(
+            note.startswith("no disk quota") and str(tmp_path) in note
+            for note in environment.isolation.notes
+        )
         assert any("processor time" in note for note in environment.isolation.notes)  # 52
         assert "Read-only" in await said(environment, "dd if=/dev/zero of=/fill bs=1M count=1")
 
 
 @pytest.mark.parametrize("path", ["/tmp/fill", "/dev/shm/fill", "~/fill", "/var/tmp/fill"])
-async def test_probe_49_and_50_files_in_memory_have_a_size_that_fits_the_memory(tmp_path: Path, path: str) -> None:
+async def test_probe_49_and_50_files_in_memory_have_a_size_that_fits_the_memory(
+    tmp_path: Path, path: str
+) -> None:
     async with sandbox(tmp_path, memory_bytes=128 << 20) as environment:
         result = await environment.run(f"head -c 200M /dev/zero > {path}; echo alive", timeout=60)
         assert "No space left on device" in result.output
@@ -322,9 +406,14 @@ async def test_probe_55_to_57_there_is_no_network(tmp_path: Path) -> None:
         assert result.exit_code not in (0, 124)
 
 
-async def test_probe_58_ports_and_abstract_sockets_of_the_machine_do_not_answer(tmp_path: Path) -> None:
+async def test_probe_58_ports_and_abstract_sockets_of_the_machine_do_not_answer(
+    tmp_path: Path,
+) -> None:
     name = f"\0hermetic-test-{os.getpid()}"
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as abstract,
+    ):
         abstract.bind(name)
         abstract.listen()
         code = (
@@ -338,7 +427,8 @@ async def test_probe_58_ports_and_abstract_sockets_of_the_machine_do_not_answer(
             reached, closed = (await say(environment, code)).split()
             assert reached == "reached"
             notes = environment.isolation.notes
-            assert any("its ports" in note for note in notes)  # 59, 60: there is no bridge that could refuse
+            # 59, 60: there is no bridge that could refuse
+            assert any("its ports" in note for note in notes)
             assert (closed == "refused") is not any("abstract sockets" in note for note in notes)
             own = "import socket as s; a = s.socket(1); a.bind('\\0own'); a.listen(); s.socket(1).connect('\\0own')"
             assert await say(environment, own) == ""
@@ -358,7 +448,9 @@ async def test_probe_62_and_65_nothing_outlives_a_timeout(tmp_path: Path) -> Non
         result = await environment.run(["python3", "-c", ESCAPES], timeout=0.5)
         assert result.ending == hermetic.TimedOut(after=0.5)
         assert (await said(environment, "pgrep python3")).split() == []
-        await environment.run("for i in $(seq 300); do (sleep 0.001 &) ; done; sleep 0.5", timeout=60)
+        await environment.run(
+            "for i in $(seq 300); do (sleep 0.001 &) ; done; sleep 0.5", timeout=60
+        )
         # One that has just ended is a zombie until it is collected a moment later; none stays.
         none = "for i in {1..50}; do n=$(ps -eo stat= | grep -c Z); [ $n = 0 ] && break; sleep 0.1; done; echo $n"
         assert await said(environment, none) == "0\n"
@@ -379,7 +471,15 @@ async def test_probe_85_another_user_cannot_reach_the_resident(tmp_path: Path) -
     async with sandbox(tmp_path) as environment:
         record = Records(runtime_root()).read(environment.id)
         assert record is not None
-        argv = [need("setpriv"), "--reuid=65534", "--clear-groups", "/usr/bin/python3", "-c", code, record.socket]
+        argv = [
+            need("setpriv"),
+            "--reuid=65534",
+            "--clear-groups",
+            "/usr/bin/python3",
+            "-c",
+            code,
+            record.socket,
+        ]
         assert (await run_program(*argv))[1] == "refused\n"
 
 
@@ -387,7 +487,9 @@ async def test_probe_102_without_bubblewrap_nothing_runs_unprotected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    code, output = await run_program(sys.executable, "-m", "hermetic", "run", "--env", "sandbox", "--", "touch ran")
+    code, output = await run_program(
+        sys.executable, "-m", "hermetic", "run", "--env", "sandbox", "--", "touch ran"
+    )
     assert code == 125
     assert "bubblewrap" in output
     assert not (tmp_path / "ran").exists()

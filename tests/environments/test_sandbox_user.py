@@ -1,4 +1,6 @@
-"""Sandboxes of an ordinary user: no rights are needed, the limits that can be had hold, and nothing is left."""
+"""Sandboxes of an ordinary user: no rights are needed, the limits that can be had hold, and nothing
+is left.
+"""
 
 import asyncio
 import json

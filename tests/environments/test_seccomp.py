@@ -24,7 +24,9 @@ from tests.programs import need, need_variable, unavailable
 
 MACHINE = platform.machine()
 NUMBERS = [
-    f"{name}={number}" for name, numbers in REFUSED.items() if (number := getattr(numbers, MACHINE, None)) is not None
+    f"{name}={number}"
+    for name, numbers in REFUSED.items()
+    if (number := getattr(numbers, MACHINE, None)) is not None
 ]
 HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
@@ -95,7 +97,8 @@ def profile(tmp_path: Path) -> str:
 def test_an_engine_refuses_every_call_of_the_table(engine: str, profile: str) -> None:
     argv = [need(engine), "run", "--rm", "--network=none", "--cap-drop=ALL", profile]
     said = told([*argv, need_variable("IMAGE_BASE"), "python3"], NUMBERS)
-    # The engine's library of calls is older than the youngest of the table: they do not exist there.
+    # The engine's library of calls is older than the youngest of the table: they do not exist
+    # there.
     young = {name for name, numbers in REFUSED.items() if (numbers.x86_64 or 0) > 450}
     assert said["x32"] in ("0", f"-{signal.SIGSYS.value}")
     assert {name: said[name] for name in expected().keys() - young} == {
@@ -117,8 +120,13 @@ def test_every_call_the_kernel_names_is_either_allowed_refused_or_asked_about(ma
     if not header.exists():
         unavailable(f"no {header}; install linux-libc-dev")
     named = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text())
-    known = {name for name, _ in named if not name.endswith("time64") and not name.endswith("64_time")}
-    known -= {name for name in known if re.fullmatch(r"clock_\w+64", name)} | {"timer_gettime64", "timer_settime64"}
+    known = {
+        name for name, _ in named if not name.endswith("time64") and not name.endswith("64_time")
+    }
+    known -= {name for name in known if re.fullmatch(r"clock_\w+64", name)} | {
+        "timer_gettime64",
+        "timer_settime64",
+    }
     known -= {"timerfd_gettime64", "timerfd_settime64"} | set(NO_CALL.split())
     assert known - set(ALLOWED.split()) - set(REFUSED) - set(ASKED) == set()
     for name, number in named:

@@ -42,7 +42,11 @@ class Workshop:
         self.program = str(at / "apptainer")
         (at / "apptainer").write_text(SLOW)
         os.chmod(self.program, 0o755)
-        for name, path in (("APPTAINER_CACHEDIR", self.cache), ("COUNT", self.count), ("GATE", self.gate)):
+        for name, path in (
+            ("APPTAINER_CACHEDIR", self.cache),
+            ("COUNT", self.count),
+            ("GATE", self.gate),
+        ):
             patch.setenv(name, str(path))
 
     def hold(self) -> None:
@@ -77,9 +81,16 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
 
 async def test_an_image_is_built_once_however_many_want_it(workshop: Workshop) -> None:
     workshop.hold()
-    opening = [asyncio.create_task(find_sif(workshop.program, "docker://debian:12")) for _ in range(5)]
+    opening = [
+        asyncio.create_task(find_sif(workshop.program, "docker://debian:12")) for _ in range(5)
+    ]
     other = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", BUILDER, workshop.program, "docker://debian:12", stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-c",
+        BUILDER,
+        workshop.program,
+        "docker://debian:12",
+        stdout=asyncio.subprocess.PIPE,
     )
     await workshop.begun()
     await asyncio.to_thread(workshop.release)
@@ -113,7 +124,9 @@ async def test_a_failed_build_says_why_leaves_nothing_and_is_tried_anew(workshop
     assert len(workshop.left()) == 1
 
 
-async def test_a_cancelled_build_leaves_nothing_and_lets_the_next_one_build(workshop: Workshop) -> None:
+async def test_a_cancelled_build_leaves_nothing_and_lets_the_next_one_build(
+    workshop: Workshop,
+) -> None:
     workshop.hold()
     building = asyncio.create_task(find_sif(workshop.program, "docker://debian:12"))
     await workshop.begun()
@@ -128,7 +141,9 @@ async def test_a_cancelled_build_leaves_nothing_and_lets_the_next_one_build(work
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_a_build_cancelled_while_it_starts_leaves_nothing(workshop: Workshop, turns: int) -> None:
+async def test_a_build_cancelled_while_it_starts_leaves_nothing(
+    workshop: Workshop, turns: int
+) -> None:
     """The event loop turns a few times, then falls behind the builder, as on a busy machine."""
     workshop.hold()
     building = asyncio.create_task(find_sif(workshop.program, "docker://debian:12"))
@@ -137,7 +152,8 @@ async def test_a_build_cancelled_while_it_starts_leaves_nothing(workshop: Worksh
     for _ in range(turns):
         await asyncio.sleep(0)
     deadline = time.monotonic() + 0.2
-    while not workshop.builds and time.monotonic() < deadline:  # it may not have come to the start of a builder
+    # it may not have come to the start of a builder
+    while not workshop.builds and time.monotonic() < deadline:
         time.sleep(0.005)  # noqa: ASYNC251
     building.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -145,10 +161,17 @@ async def test_a_build_cancelled_while_it_starts_leaves_nothing(workshop: Worksh
     assert workshop.left() == []
 
 
-async def test_a_builder_killed_by_sigkill_leaves_a_build_that_the_next_one_waits_for(workshop: Workshop) -> None:
+async def test_a_builder_killed_by_sigkill_leaves_a_build_that_the_next_one_waits_for(
+    workshop: Workshop,
+) -> None:
     workshop.hold()
     other = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", BUILDER, workshop.program, "docker://debian:12", stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-c",
+        BUILDER,
+        workshop.program,
+        "docker://debian:12",
+        stdout=asyncio.subprocess.PIPE,
     )
     await workshop.begun()
     other.kill()
@@ -167,20 +190,40 @@ async def test_a_builder_killed_by_sigkill_leaves_a_build_that_the_next_one_wait
 async def test_progress_is_told(workshop: Workshop, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="hermetic"):
         await find_sif(workshop.program, "docker://debian:12")
-    assert [record.getMessage() for record in caplog.records][-1] == "apptainer: INFO:    Creating SIF file..."
+    assert [record.getMessage() for record in caplog.records][
+        -1
+    ] == "apptainer: INFO:    Creating SIF file..."
 
 
-def test_progress_is_shown_by_the_command_line(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_by_the_command_line(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HERMETIC_APPTAINER_BINARY", workshop.program)
     done = subprocess.run(
-        [sys.executable, "-m", "hermetic", "run", "--env", "apptainer", "--image", "docker://debian:12", "--", "true"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "hermetic",
+            "run",
+            "--env",
+            "apptainer",
+            "--image",
+            "docker://debian:12",
+            "--",
+            "true",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert "hermetic: apptainer: INFO:    Creating SIF file..." in done.stderr.splitlines()
     assert done.returncode == 125, "the program only builds"
 
 
-def test_a_path_is_made_whole_and_an_address_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_made_whole_and_an_address_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert whole_name("x.sif") == f"{tmp_path}/x.sif"
     assert whole_name("docker-archive:x.tar") == f"docker-archive:{tmp_path}/x.tar"
@@ -195,7 +238,11 @@ async def test_an_archive_of_docker_save_is_built_and_its_variables_are_there(
     monkeypatch.setenv("HERMETIC_APPTAINER_BINARY", need_variable("APPTAINER"))
     monkeypatch.setenv("APPTAINER_CACHEDIR", str(tmp_path / "cache"))
     archive = tmp_path / "image.tar"
-    write_docker_archive(archive, Path(need_variable("IMAGE_BASE_TAR")), ["PATH=/usr/bin:/bin", "FROM_IMAGE=yes it is"])
+    write_docker_archive(
+        archive,
+        Path(need_variable("IMAGE_BASE_TAR")),
+        ["PATH=/usr/bin:/bin", "FROM_IMAGE=yes it is"],
+    )
     for _ in range(2):
         async with hermetic.open("apptainer", image=archive) as env:
             assert (await env.run("echo $FROM_IMAGE")).output == "yes it is\n"
@@ -204,7 +251,9 @@ async def test_an_archive_of_docker_save_is_built_and_its_variables_are_there(
 
 
 @pytest.mark.slow
-async def test_a_directory_is_started_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_directory_is_started_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HERMETIC_APPTAINER_BINARY", need_variable("APPTAINER"))
     monkeypatch.setenv("APPTAINER_CACHEDIR", str(tmp_path / "cache"))
     root = tmp_path / "root"

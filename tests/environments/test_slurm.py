@@ -56,7 +56,9 @@ async def test_a_job_lives_as_long_as_its_environment(monkeypatch: pytest.Monkey
     monkeypatch.setenv("CALLERS_TOKEN", "s3cr3t")
     async with hermetic.open("slurm", env={"GIVEN": "1"}) as environment:
         (job,) = jobs()
-        result = await environment.run("cd /; echo $GIVEN $SLURM_JOB_ID ${CALLERS_TOKEN-none}; export SET=2")
+        result = await environment.run(
+            "cd /; echo $GIVEN $SLURM_JOB_ID ${CALLERS_TOKEN-none}; export SET=2"
+        )
         assert result.output == f"1 {job} none\n"
         assert (await environment.run("echo $SET $PWD")).output == "2 /\n"
         data = os.urandom(3 << 20)
@@ -79,7 +81,13 @@ async def test_another_caller_attaches_to_a_task() -> None:
 
 @pytest.mark.full
 async def test_options_are_requests_to_slurm() -> None:
-    given: dict[str, Any] = {"cpu": 2, "memory_bytes": 100 << 20, "partition": "all", "nodelist": "n2", "lifetime": 90}
+    given: dict[str, Any] = {
+        "cpu": 2,
+        "memory_bytes": 100 << 20,
+        "partition": "all",
+        "nodelist": "n2",
+        "lifetime": 90,
+    }
     async with hermetic.open("slurm", **given, extra_args=("--nice=7",)) as environment:
         (job,) = jobs()
         assert field(job, "NumCPUs") == "2"
@@ -99,11 +107,15 @@ async def test_a_container_on_the_node_has_files_of_its_own(image: str, tmp_path
     }
     async with hermetic.open("slurm", **options) as environment:
         (job,) = jobs()
-        assert (await environment.run(f"ls {tmp_path}; pwd; touch here /tmp/there && echo ok")).output.endswith(
-            "/root\nok\n"
-        )
+        assert (
+            await environment.run(f"ls {tmp_path}; pwd; touch here /tmp/there && echo ok")
+        ).output.endswith("/root\nok\n")
         other = await hermetic.attach(environment.id)  # by another container of the same job
-        assert (await other.run("ls ~ /tmp/there")).output.split() == ["/tmp/there", "/root:", "here"]
+        assert (await other.run("ls ~ /tmp/there")).output.split() == [
+            "/tmp/there",
+            "/root:",
+            "here",
+        ]
         await other.close()
         assert "there" not in os.listdir("/tmp")
     await until(lambda: not scratch_of(job).exists())
@@ -168,7 +180,10 @@ async def test_scancel_ends_commands_as_lost_and_leaves_no_process() -> None:
             result = await running
         assert isinstance(result.ending, hermetic.Lost)
         # Slurm tells the step that carries the stream, the resident, or both first.
-        assert f"job {job} is CANCELLED" in result.ending.reason or "by SIGTERM" in result.ending.reason
+        assert (
+            f"job {job} is CANCELLED" in result.ending.reason
+            or "by SIGTERM" in result.ending.reason
+        )
         assert not is_alive(pid)
     assert not scratch_of(job).exists()
 
@@ -181,7 +196,9 @@ async def test_a_time_limit_ends_commands_as_lost_and_leaves_no_process() -> Non
         chunk = await process.read(wait=30)
         result = await environment.run("sleep 600")
         assert isinstance(result.ending, hermetic.Lost)
-        assert "raise lifetime" in result.ending.reason or "its time was over" in result.ending.reason
+        assert (
+            "raise lifetime" in result.ending.reason or "its time was over" in result.ending.reason
+        )
         assert not is_alive(int(chunk.data))
     assert not scratch_of(job).exists()
 
@@ -243,10 +260,14 @@ async def test_a_killed_caller_leaves_no_job_after_the_lease() -> None:
 
 
 async def test_gc_cancels_a_job_without_a_record(tmp_path: Path) -> None:
-    await Slurm({}).start(id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label="")
+    await Slurm({}).start(
+        id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label=""
+    )
     (job,) = jobs()
     words = [sys.executable, "-m", "hermetic", "gc"]
-    done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, timeout=120)
+    done = await asyncio.to_thread(
+        subprocess.run, words, capture_output=True, text=True, timeout=120
+    )
     assert f"slurm job {job}" in done.stdout
     assert jobs() == []
 
@@ -265,7 +286,9 @@ async def test_a_job_that_is_not_ours_is_not_cancelled() -> None:
         slurm("scancel", other)
 
 
-async def test_doctor_finds_the_cluster_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_doctor_finds_the_cluster_and_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert (await Slurm.doctor()).state == "ok"
     with monkeypatch.context() as patch:
         patch.setenv("SLURM_CONF", "/none")

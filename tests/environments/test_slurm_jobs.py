@@ -11,7 +11,9 @@ from hermetic.environments.slurm import Slurm
 from hermetic.environments.slurm_jobs import JobState, TaggedJob, comment, own_environ
 
 
-def test_variables_of_the_callers_own_job_are_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_the_callers_own_job_are_not_passed_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
     environ = own_environ()
@@ -20,7 +22,9 @@ def test_variables_of_the_callers_own_job_are_not_passed_on(monkeypatch: pytest.
 
 
 def test_a_state_is_told_with_its_meaning() -> None:
-    assert str(JobState("OUT_OF_MEMORY", "OutOfMemory", "n1")).startswith("OUT_OF_MEMORY, OutOfMemory on n1: it used")
+    assert str(JobState("OUT_OF_MEMORY", "OutOfMemory", "n1")).startswith(
+        "OUT_OF_MEMORY, OutOfMemory on n1: it used"
+    )
     assert str(JobState("")) == "Slurm does not know it any more"
     assert JobState("").has_ended
     assert not JobState("PENDING", "Priority").has_ended

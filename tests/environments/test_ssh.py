@@ -1,4 +1,6 @@
-"""Another machine by ssh: one connection, nothing in argv, nothing left, and errors that say what to do."""
+"""Another machine by ssh: one connection, nothing in argv, nothing left, and errors that say what
+to do.
+"""
 
 import asyncio
 import contextlib
@@ -31,7 +33,13 @@ def places(id: str) -> list[Path]:
     """What an environment has on this machine, which is its host too."""
     own = f"hermetic-{os.geteuid()}"
     bases = (runtime_root(), Path("/tmp", own), Path("/var/tmp", own))
-    return [path for base in bases if base.is_dir() for path in base.iterdir() if path.name.startswith(id)]
+    return [
+        path
+        for base in bases
+        if base.is_dir()
+        for path in base.iterdir()
+        if path.name.startswith(id)
+    ]
 
 
 async def test_commands_run_there_and_nothing_is_left(sshd: Sshd) -> None:
@@ -52,7 +60,10 @@ async def test_the_directory_there_is_private(sshd: Sshd) -> None:
 
 async def test_one_connection_serves_everything(sshd: Sshd) -> None:
     before = sshd.log.count("Accepted publickey")
-    async with hermetic.open("ssh", **sshd.options) as one, hermetic.open("ssh", **sshd.options) as other:
+    async with (
+        hermetic.open("ssh", **sshd.options) as one,
+        hermetic.open("ssh", **sshd.options) as other,
+    ):
         async with hermetic.attach(one.id) as again:
             assert (await again.run("echo $$")).exit_code == 0
         assert (await other.run("true")).exit_code == 0
@@ -64,7 +75,11 @@ def test_the_control_socket_fits_whatever_the_host_is_called() -> None:
     seen = set()
     for host in ("h", "h" * 250, "other"):
         words = Target(host=host, user="u" * 100).shell(longest, "true")
-        [path] = [word.removeprefix("ControlPath=").strip('"') for word in words if word.startswith("ControlPath=")]
+        [path] = [
+            word.removeprefix("ControlPath=").strip('"')
+            for word in words
+            if word.startswith("ControlPath=")
+        ]
         assert len(path) + len(".0123456789abcdef") < 108  # ssh binds a longer name first
         assert re.fullmatch("c-[0-9a-f]{16}", Path(path).name)
         seen.add(path)
@@ -119,7 +134,9 @@ async def test_other_callers_of_the_same_task_do_not_collide_there(
         await one.close(remove=True)
 
 
-async def test_a_socket_without_a_name_there_is_no_proof_that_the_environment_is_gone(sshd: Sshd) -> None:
+async def test_a_socket_without_a_name_there_is_no_proof_that_the_environment_is_gone(
+    sshd: Sshd,
+) -> None:
     """A cleaner removed the name there, which the resident makes anew."""
     async with hermetic.open("ssh", task="unnamed", **sshd.options) as first:
         await first.run("KEPT=1")
@@ -132,7 +149,9 @@ async def test_a_socket_without_a_name_there_is_no_proof_that_the_environment_is
     assert await Ssh(sshd.options).is_gone(record)
 
 
-async def fails(expected: str, kind: type[EnvironmentUnavailable] = EnvironmentUnavailable, **options: Any) -> None:
+async def fails(
+    expected: str, kind: type[EnvironmentUnavailable] = EnvironmentUnavailable, **options: Any
+) -> None:
     """Opening says why it cannot be, and leaves nothing on either side."""
     known = {path.name for path in runtime_root().iterdir() if not path.name.startswith("c-")}
     async with asyncio.timeout(60):
@@ -140,8 +159,11 @@ async def fails(expected: str, kind: type[EnvironmentUnavailable] = EnvironmentU
             await hermetic.open("ssh", **options)
     assert type(caught.value) is kind
     async with asyncio.timeout(20):
-        while {path.name for path in runtime_root().iterdir() if not path.name.startswith("c-")} != known:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)  # the janitor, who has nothing to do any more, tells nobody that it ends
+        while {  # noqa: ASYNC110
+            path.name for path in runtime_root().iterdir() if not path.name.startswith("c-")
+        } != known:
+            # the janitor, who has nothing to do any more, tells nobody that it ends
+            await asyncio.sleep(0.02)
 
 
 def make_key(at: Path) -> str:
@@ -150,7 +172,10 @@ def make_key(at: Path) -> str:
 
 
 async def test_a_refused_key_is_told(sshd: Sshd, tmp_path: Path) -> None:
-    await fails("login was refused.*options user and key", **{**sshd.options, "key": make_key(tmp_path / "other")})
+    await fails(
+        "login was refused.*options user and key",
+        **{**sshd.options, "key": make_key(tmp_path / "other")},
+    )
 
 
 async def test_an_unknown_host_is_told_where_it_must_be_known(sshd: Sshd, tmp_path: Path) -> None:
@@ -158,9 +183,14 @@ async def test_an_unknown_host_is_told_where_it_must_be_known(sshd: Sshd, tmp_pa
     await fails("key is not known.*accept-new", **{**sshd.options, "settings": settings})
 
 
-async def test_an_unknown_host_is_remembered_and_a_changed_one_refused(sshd: Sshd, tmp_path: Path) -> None:
+async def test_an_unknown_host_is_remembered_and_a_changed_one_refused(
+    sshd: Sshd, tmp_path: Path
+) -> None:
     known = tmp_path / "known"
-    options = {**sshd.options, "settings": {"UserKnownHostsFile": str(known), "ControlPersist": "no"}}
+    options = {
+        **sshd.options,
+        "settings": {"UserKnownHostsFile": str(known), "ControlPersist": "no"},
+    }
     async with hermetic.open("ssh", **options) as env:
         assert (await env.run("true")).exit_code == 0
     assert f"[127.0.0.1]:{sshd.port} " in known.read_text()
@@ -175,7 +205,9 @@ async def test_nobody_there_is_told(sshd: Sshd) -> None:
 
 
 def with_path(path: str) -> str:
-    """The setting of an sshd whose commands find their programs there, whatever the user's shell says."""
+    """The setting of an sshd whose commands find their programs there, whatever the user's shell
+    says.
+    """
     return f'ForceCommand PATH={path}; eval "$SSH_ORIGINAL_COMMAND"'
 
 
@@ -183,7 +215,10 @@ async def test_no_python_there_is_told(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
     with running(tmp_path / "sshd", with_path(f"{tmp_path}/bin")) as sshd:
-        await fails("no sh with dd answers there, which an upload of the portable runtime needs", **sshd.options)
+        await fails(
+            "no sh with dd answers there, which an upload of the portable runtime needs",
+            **sshd.options,
+        )
         await fails("no python3 >= 3.8 there", **sshd.options, runtime="image")
 
 
@@ -191,7 +226,9 @@ async def test_a_python_that_is_too_old_is_told(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python3"
     # What an old one would do: it runs the text that it is given, and has an old version.
-    python.write_text('#!/bin/sh\nexec /usr/bin/python3 -I -S -c "import sys; sys.version_info = (3, 6); $4" "$5"\n')
+    python.write_text(
+        '#!/bin/sh\nexec /usr/bin/python3 -I -S -c "import sys; sys.version_info = (3, 6); $4" "$5"\n'
+    )
     python.chmod(0o755)
     with running(tmp_path / "sshd", with_path(f"{tmp_path}/bin:/usr/bin:/bin")) as sshd:
         await fails("no python3 >= 3.8 there", **sshd.options, runtime="image")

@@ -14,7 +14,9 @@ HANGS = 'echo $$ > "$1"; exec sleep 1000'
 
 async def test_one_that_would_stay_but_is_never_ready_is_ended(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentUnavailable, match="not ready within 1 s"):
-        await start_resident(["sh", "-c", HANGS, "sh", str(tmp_path / "pid")], b"", seconds=1, afterwards="stays")
+        await start_resident(
+            ["sh", "-c", HANGS, "sh", str(tmp_path / "pid")], b"", seconds=1, afterwards="stays"
+        )
     async with asyncio.timeout(20):
         await ended(int((tmp_path / "pid").read_text()))
 

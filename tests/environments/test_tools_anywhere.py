@@ -75,7 +75,9 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_every_tool_works_there(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_tool_works_there(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     at = tmp_path / "place"
     at.mkdir()
     with Setup(at, monkeypatch) as setup:
@@ -84,8 +86,12 @@ async def test_every_tool_works_there(place: str, tmp_path: Path, monkeypatch: p
             async with box.toolbox.fleet.use("t") as environment:
                 info = await environment.info()
                 assert (info.runtime, info.weak) == ("portable python and bash", ())
-            await box.terminal("mkdir -p work 2>/dev/null || busybox mkdir -p work; cd work; kept='two words'")
-            assert (await box.terminal('echo "$kept"; command -v python3'))["output"] == "two words\n"
+            await box.terminal(
+                "mkdir -p work 2>/dev/null || busybox mkdir -p work; cd work; kept='two words'"
+            )
+            assert (await box.terminal('echo "$kept"; command -v python3'))[
+                "output"
+            ] == "two words\n"
             await files(box)
             await scripts(box)
             if place == "calls" and not is_full():  # each step takes many starts of a client there
@@ -95,19 +101,29 @@ async def test_every_tool_works_there(place: str, tmp_path: Path, monkeypatch: p
 
 
 async def notices(box: Box) -> None:
-    watched = await box.terminal("echo is ready; read -r line", background=True, watch_patterns=["ready"])
+    watched = await box.terminal(
+        "echo is ready; read -r line", background=True, watch_patterns=["ready"]
+    )
     async with asyncio.timeout(SECONDS):
         seen = await box.next_notice()
         assert (seen.kind, seen.session_id) == ("matched", watched["session_id"])
         await box.process("kill", watched["session_id"])
-        started = await box.terminal("read -r line; exit 3", background=True, notify_on_complete=True)
+        started = await box.terminal(
+            "read -r line; exit 3", background=True, notify_on_complete=True
+        )
         await box.process("submit", started["session_id"], data="on")
         ended = await box.next_notice()
-        assert (ended.kind, ended.session_id, ended.exit_code) == ("completed", started["session_id"], 3)
+        assert (ended.kind, ended.session_id, ended.exit_code) == (
+            "completed",
+            started["session_id"],
+            3,
+        )
 
 
 async def terminals(box: Box) -> None:
-    started = await box.terminal("[ -t 0 ] && read -r -p 'Name: ' name; echo got $name", background=True, pty=True)
+    started = await box.terminal(
+        "[ -t 0 ] && read -r -p 'Name: ' name; echo got $name", background=True, pty=True
+    )
     id = started["session_id"]
     async with asyncio.timeout(SECONDS):
         await box.process("submit", id, data="typed")

@@ -1,4 +1,6 @@
-"""The portable runtime where it has to be uploaded: once, whole, in a private directory, and nothing of a failure."""
+"""The portable runtime where it has to be uploaded: once, whole, in a private directory, and
+nothing of a failure.
+"""
 
 import asyncio
 import importlib
@@ -53,7 +55,13 @@ class Jail:
     def runtimes(self) -> list[Path]:
         """The directories that hold a runtime, or a part of one."""
         bases = (self.root, self.root / "root", self.root / "tmp", self.root / "var/tmp")
-        return [path for base in bases if base.is_dir() for path in base.iterdir() if path.name.startswith(".h")]
+        return [
+            path
+            for base in bases
+            if base.is_dir()
+            for path in base.iterdir()
+            if path.name.startswith(".h")
+        ]
 
     def replace(self, program: str, text: str) -> None:
         """Puts a script where a program was."""
@@ -99,7 +107,10 @@ async def test_it_is_uploaded_once_to_a_private_directory(jail: Jail) -> None:
 
 async def test_commands_have_bash_and_no_python_of_ours(jail: Jail) -> None:
     async with jail.open() as env:
-        await env.write_file("s", "echo in $BASH_VERSION | cut -c1-4; command -v python3; env | grep -e LD_ -e PYTHON")
+        await env.write_file(
+            "s",
+            "echo in $BASH_VERSION | cut -c1-4; command -v python3; env | grep -e LD_ -e PYTHON",
+        )
         assert (await env.run("bash s; x=äö; echo ${#x}")).output == "in 5\n2\n"
         process = await env.start("read -r line; echo got $line", pty=True)
         await process.submit("typed")
@@ -137,8 +148,11 @@ async def test_a_runtime_that_was_damaged_there_is_sent_again(jail: Jail, damage
 @pytest.mark.parametrize("times", [1, 100])
 async def test_what_is_damaged_on_its_way_is_sent_once_more(jail: Jail, times: int) -> None:
     (jail.root / "left").write_text("x" * times)
-    jail.replace("cat", 'if [ -s /left ]; then busybox tail -c +2 /left >/rest; busybox mv /rest /left; '
-                 'busybox tr A B; else exec busybox cat "$@"; fi')  # fmt: skip
+    jail.replace(
+        "cat",
+        "if [ -s /left ]; then busybox tail -c +2 /left >/rest; busybox mv /rest /left; "
+        'busybox tr A B; else exec busybox cat "$@"; fi',
+    )
     if times == 1:
         assert await works(jail) == "portable python and bash"
         return
@@ -158,7 +172,9 @@ def small_disk(jail: Jail) -> Iterator[Path]:
 
 
 async def test_a_full_disk_there_is_told_and_left_as_it_was(jail: Jail, small_disk: Path) -> None:
-    with pytest.raises(EnvironmentUnavailable, match="No space left on device; free 28 MB in /root there"):
+    with pytest.raises(
+        EnvironmentUnavailable, match="No space left on device; free 28 MB in /root there"
+    ):
         await jail.open()
     assert jail.runtimes == []
     assert shutil.disk_usage(small_disk).used == 0
@@ -166,7 +182,9 @@ async def test_a_full_disk_there_is_told_and_left_as_it_was(jail: Jail, small_di
 
 async def test_another_architecture_is_told(jail: Jail) -> None:
     jail.replace("uname", "echo riscv64")
-    with pytest.raises(EnvironmentUnavailable, match=r"a riscv64 machine.*`hermetic runtime build` on a machine"):
+    with pytest.raises(
+        EnvironmentUnavailable, match=r"a riscv64 machine.*`hermetic runtime build` on a machine"
+    ):
         await jail.open()
     assert jail.runtimes == []
 
@@ -188,7 +206,9 @@ async def test_a_runtime_of_another_architecture_can_be_given(jail: Jail, tmp_pa
 
 
 async def test_directories_where_nothing_can_run_are_told(jail: Jail) -> None:
-    with pytest.raises(EnvironmentUnavailable, match="may be written and run in the home, /var/tmp or /tmp there"):
+    with pytest.raises(
+        EnvironmentUnavailable, match="may be written and run in the home, /var/tmp or /tmp there"
+    ):
         await jail.open(read_only=True)
 
 
@@ -198,10 +218,14 @@ async def test_missing_programs_are_named(jail: Jail) -> None:
         await jail.open()
 
 
-async def test_a_runtime_that_does_not_run_there_is_taken_away(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_runtime_that_does_not_run_there_is_taken_away(
+    jail: Jail, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fails = "sh -c 'echo FATAL: kernel too old; exit 127'"
     monkeypatch.setattr(upload, "INSTALL", upload.INSTALL.replace("./python/bin/python3", fails))
-    with pytest.raises(EnvironmentUnavailable, match="does not run there: FATAL: kernel too old; use an"):
+    with pytest.raises(
+        EnvironmentUnavailable, match="does not run there: FATAL: kernel too old; use an"
+    ):
         await jail.open()
     assert jail.runtimes == []
 
@@ -240,7 +264,9 @@ async def test_two_openers_of_one_machine_may_name_a_directory_at_once(
     assert not list(jail.runtimes[0].glob(".name-*"))
 
 
-async def test_a_failed_upload_leaves_what_others_made(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_upload_leaves_what_others_made(
+    jail: Jail, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await works(jail)
     (runtime,) = jail.runtimes
     (runtime / "lib/libc.so.6").unlink()
@@ -258,8 +284,11 @@ def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     plant = f'say() {{ echo "$@"; }}; token=known; ln -s {victim} "$HOME/.hermetic-probe-$token"'
     done = subprocess.run(
         ["sh", "-c", f"{plant}\n{upload.LOOK}"],
-        env={"HOME": str(tmp_path), "PATH": os.defpath}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env={"HOME": str(tmp_path), "PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert victim.read_text() == "kept"
     assert f"base {tmp_path}/" not in done.stdout.splitlines()
 
@@ -305,7 +334,9 @@ def age(runtime: Path) -> None:
     os.utime(runtime / ".runtime", (then, then))
 
 
-async def test_an_upload_removes_others_that_were_not_used_for_long(jail: Jail, tmp_path: Path) -> None:
+async def test_an_upload_removes_others_that_were_not_used_for_long(
+    jail: Jail, tmp_path: Path
+) -> None:
     runtime = await store.portable(lean=True)
     other = tmp_path / "other"  # another version
     shutil.copytree(runtime.directory, other)
@@ -317,7 +348,9 @@ async def test_an_upload_removes_others_that_were_not_used_for_long(jail: Jail, 
         await works(jail, runtime=str(other))
         assert (await env.run("echo runs on")).output == "runs on\n"
         assert first.exists()
-        (second,) = (path for path in jail.runtimes if path not in (first, jail.root / "root/.hidden"))
+        (second,) = (
+            path for path in jail.runtimes if path not in (first, jail.root / "root/.hidden")
+        )
     age(second)
     (second / "lib/libc.so.6").unlink()
     await works(jail, runtime=str(other))
@@ -387,9 +420,9 @@ async def test_a_host_that_lacks_them_is_opened_by_ssh(tmp_path: Path, has: str)
         async with hermetic.open("ssh", **sshd.options, sync={str(shared): "there"}) as env:
             assert (await env.info()).runtime == LACKING[has]
             await env.run("kept=1; cd /")
-            assert (await env.run("echo $kept $PWD; bash -c 'echo in'; command -v python3")).output.startswith(
-                "1 /\nin\n"
-            )
+            assert (
+                await env.run("echo $kept $PWD; bash -c 'echo in'; command -v python3")
+            ).output.startswith("1 /\nin\n")
             assert (await env.run("cat ~/there/file; echo new >~/there/file")).output == "sent"
             async with hermetic.attach(env.id) as again:
                 assert (await again.run("echo $kept")).output == "1\n"

@@ -1,4 +1,6 @@
-"""A backend whose resident has no guardian and cannot take away what it has on this host, as in a container."""
+"""A backend whose resident has no guardian and cannot take away what it has on this host, as in a
+container.
+"""
 
 import os
 import secrets
@@ -15,7 +17,8 @@ from hermetic.registry.file_lock import hold_directory
 
 KIND = "unguarded"
 
-# Holds the directory until the resident is ready, also when the opener was killed, as the client of an engine does.
+# Holds the directory until the resident is ready, also when the opener was killed, as the client of
+# an engine does.
 CLIENT = ("/bin/sh", "-c", '"$@" | cat', "client")
 
 
@@ -26,14 +29,25 @@ class Unguarded(Local):
     leaves_files = True
     interpreter = os.path.realpath("/proc/self/exe")
 
-    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
         """Starts a resident beside us, without a guardian."""
         options = self._options
         config = ResidentConfig(
-            id=f"{id}.{secrets.token_hex(4)}", token=token, directory=directory, spool=spool, label=label, cwd="/",
-            environ=child_environment(os.environ), lease=options.lease, unattended=options.unattended, login=False,
-            login_timeout=LOGIN, guardian=False,
-        )  # fmt: skip
+            id=f"{id}.{secrets.token_hex(4)}",
+            token=token,
+            directory=directory,
+            spool=spool,
+            label=label,
+            cwd="/",
+            environ=child_environment(os.environ),
+            lease=options.lease,
+            unattended=options.unattended,
+            login=False,
+            login_timeout=LOGIN,
+            guardian=False,
+        )
         given = starting_input(build_archive(), msgspec.msgpack.encode(config))
         argv = [*CLIENT, self.interpreter, "-I", "-S", "-c", BOOT]
         hold = hold_directory(directory)

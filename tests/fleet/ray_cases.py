@@ -1,4 +1,6 @@
-"""Environments on three raylets; run by test_ray.py, with the Python of an environment that has Ray."""
+"""Environments on three raylets; run by test_ray.py, with the Python of an environment that has
+Ray.
+"""
 
 import asyncio
 import os
@@ -98,7 +100,9 @@ def test_a_fleet_spreads_over_the_nodes(cluster: Raylets) -> None:
 def test_no_free_unit_is_said(cluster: Raylets) -> None:
     async def it() -> None:
         opened = [await hermetic.open("ray", address=cluster.address) for _ in range(24)]
-        with pytest.raises(hermetic.EnvironmentUnavailable, match=r"none of .* nodes has a free unit"):
+        with pytest.raises(
+            hermetic.EnvironmentUnavailable, match=r"none of .* nodes has a free unit"
+        ):
             await hermetic.open("ray", address=cluster.address)
         await asyncio.gather(*(environment.close() for environment in opened))
 
@@ -112,7 +116,9 @@ def test_a_restarted_actor_adopts_what_lives(cluster: Raylets) -> None:
         async with hermetic.open("ray", address=cluster.address, env={"KEPT": "1"}) as environment:
             record = record_of(environment)
             running = await begun(environment, "sleep 4; echo done $KEPT")
-            actor = await asyncio.to_thread(ray.get_actor, f"host/{record.place['node']}", "hermetic")
+            actor = await asyncio.to_thread(
+                ray.get_actor, f"host/{record.place['node']}", "hermetic"
+            )
             await asyncio.to_thread(ray.kill, actor, no_restart=False)
             result = await running
             assert result.output == "done 1\n"
@@ -141,7 +147,9 @@ def test_a_killed_caller_leaves_nothing_after_the_lease(cluster: Raylets) -> Non
         opener.kill()
         await until(are_gone)
 
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as opener:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as opener:
         assert opener.stdout is not None
         assert opener.stdout.readline() == "open\n"
         run(it())
@@ -149,7 +157,10 @@ def test_a_killed_caller_leaves_nothing_after_the_lease(cluster: Raylets) -> Non
 
 def test_a_dead_node_costs_what_ran_there(cluster: Raylets) -> None:
     async def it() -> None:
-        opened = [await hermetic.open("ray", address=cluster.address, lease=5, unattended=5) for _ in range(12)]
+        opened = [
+            await hermetic.open("ray", address=cluster.address, lease=5, unattended=5)
+            for _ in range(12)
+        ]
         places = [record_of(environment).place["address"] for environment in opened]
         assert {"127.0.0.3"} < set(places)
         running = [await begun(environment, "sleep 30; echo done") for environment in opened]

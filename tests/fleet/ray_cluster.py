@@ -1,4 +1,5 @@
-"""Three raylets of one machine, and a client of them: `python ray_cluster.py`, whose input ends it, prints the address.
+"""Three raylets of one machine, and a client of them: `python ray_cluster.py`, whose input ends it,
+prints the address.
 
 Runs in an environment that has Ray; see test_ray.py.
 """
@@ -37,7 +38,9 @@ class Raylets:
 def raylets(python: str = sys.executable) -> Iterator[Raylets]:
     """A cluster that lives for a block."""
     words = [python, __file__]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -56,9 +59,13 @@ def main() -> None:
 
     given = {"num_cpus": 2, "object_store_memory": 80 << 20}
     cluster = Cluster(
-        initialize_head=True, head_node_args={**given, "node_ip_address": "127.0.0.2", "include_dashboard": False}
+        initialize_head=True,
+        head_node_args={**given, "node_ip_address": "127.0.0.2", "include_dashboard": False},
     )
-    nodes = {address: cluster.add_node(node_ip_address=address, **given) for address in ("127.0.0.3", "127.0.0.4")}
+    nodes = {
+        address: cluster.add_node(node_ip_address=address, **given)
+        for address in ("127.0.0.3", "127.0.0.4")
+    }
     print(json.dumps({"address": cluster.address}), flush=True)
     for line in sys.stdin:
         cluster.remove_node(nodes.pop(line.strip()), allow_graceful=False)

@@ -1,4 +1,6 @@
-"""A batch is resumed where a killed caller left it: each task has one result, and its command runs once."""
+"""A batch is resumed where a killed caller left it: each task has one result, and its command runs
+once.
+"""
 
 import json
 import os
@@ -38,7 +40,12 @@ def test_every_task_has_a_result_and_nothing_is_left(tmp_path: Path) -> None:
     tasks = write_tasks(
         tmp_path,
         [
-            {"id": "good", "command": "echo one; echo $WHO; cat", "env": {"WHO": "me"}, "stdin": "given"},
+            {
+                "id": "good",
+                "command": "echo one; echo $WHO; cat",
+                "env": {"WHO": "me"},
+                "stdin": "given",
+            },
             {"id": "bad", "command": ["bash", "-c", "exit 3"]},
             {"command": "sleep 600", "timeout": 0.3},
             {"id": "long", "command": "seq 100000", "cwd": str(tmp_path)},
@@ -61,11 +68,17 @@ def test_every_task_has_a_result_and_nothing_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_batch_whose_caller_is_killed_twice_finishes_with_each_command_run_once(tmp_path: Path) -> None:
+def test_a_batch_whose_caller_is_killed_twice_finishes_with_each_command_run_once(
+    tmp_path: Path,
+) -> None:
     count = scale(1000)
     ran = tmp_path / "ran"
     tasks = write_tasks(
-        tmp_path, [{"id": f"t{n}", "command": f"echo {n} >> {ran}; sleep 0.3; echo {n}"} for n in range(count)]
+        tmp_path,
+        [
+            {"id": f"t{n}", "command": f"echo {n} >> {ran}; sleep 0.3; echo {n}"}
+            for n in range(count)
+        ],
     )
     words = ("fleet", "run", "--tasks", tasks, *FAST, "--limit", "8")
     for least in (count // 3, 2 * count // 3):
@@ -74,15 +87,20 @@ def test_a_batch_whose_caller_is_killed_twice_finishes_with_each_command_run_onc
             caller.send_signal(signal.SIGKILL)
             caller.wait(20)
             assert _ended(tasks) < count
-    done = subprocess.run([*COMMAND, *words, "--json"], capture_output=True, timeout=60 + 2 * count, check=False)
+    done = subprocess.run(
+        [*COMMAND, *words, "--json"], capture_output=True, timeout=60 + 2 * count, check=False
+    )
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["passed"], summary["lost"], summary["open"]) == (count, 0, 0)
     assert summary["adopted"] >= 1
-    assert Counter(entry["task"] for entry in results_of(tasks)) == {f"t{n}": 1 for n in range(count)}
+    assert Counter(entry["task"] for entry in results_of(tasks)) == {
+        f"t{n}": 1 for n in range(count)
+    }
     assert Counter(ran.read_text().split()) == {str(n): 1 for n in range(count)}
     assert all(entry["output"] == entry["task"][1:] + "\n" for entry in results_of(tasks))
-    eventually(_is_clean, 60)  # an opener that was killed leaves its lock, and a resident without a first client
+    # an opener that was killed leaves its lock, and a resident without a first client
+    eventually(_is_clean, 60)
 
 
 def _is_clean() -> bool:
@@ -104,7 +122,13 @@ def _ended(tasks: str) -> int:
 def test_a_task_whose_environment_is_gone_is_lost_and_run_again_on_request(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     tasks = write_tasks(
-        tmp_path, [{"id": "a", "command": f"echo x >> {ran}; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"}]
+        tmp_path,
+        [
+            {
+                "id": "a",
+                "command": f"echo x >> {ran}; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done",
+            }
+        ],
     )
     words = ("fleet", "run", "--tasks", tasks, *FAST)
     with running(*words) as caller:
@@ -126,7 +150,9 @@ def test_a_task_whose_environment_is_gone_is_lost_and_run_again_on_request(tmp_p
 
 def test_an_interrupted_batch_ends_its_environments_and_begins_them_anew(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
-    tasks = write_tasks(tmp_path, [{"command": f"echo x >> {ran}; [ -e {tmp_path}/go ] || sleep 600"}])
+    tasks = write_tasks(
+        tmp_path, [{"command": f"echo x >> {ran}; [ -e {tmp_path}/go ] || sleep 600"}]
+    )
     words = ("fleet", "run", "--tasks", tasks, *FAST)
     with running(*words) as caller:
         eventually(ran.exists)
@@ -154,7 +180,11 @@ def test_two_callers_do_not_run_one_batch_at_once(tmp_path: Path) -> None:
     path = write_tasks(tmp_path, [{"command": "true"}])
     tasks, results = read_tasks(Path(path)), tmp_path / "results"
     other = opened(results, "local", tasks, "b")
-    with opened(results, "local", tasks, "b"), pytest.raises(ConfigError, match="another process"), other:
+    with (
+        opened(results, "local", tasks, "b"),
+        pytest.raises(ConfigError, match="another process"),
+        other,
+    ):
         pass
     with pytest.raises(ConfigError, match="other tasks"), opened(results, "docker", tasks, "b"):
         pass
@@ -183,7 +213,18 @@ def test_wrong_tasks_are_named(tmp_path: Path, lines: list[str], said: str) -> N
 def test_an_environment_that_never_opens_leaves_the_task_open(tmp_path: Path) -> None:
     need("ssh")
     tasks = write_tasks(tmp_path, [{"id": "a", "command": "true"}])
-    words = ("fleet", "run", "--tasks", tasks, "--env", "ssh", "--host", "127.0.0.1", "-o", "port=1")
+    words = (
+        "fleet",
+        "run",
+        "--tasks",
+        tasks,
+        "--env",
+        "ssh",
+        "--host",
+        "127.0.0.1",
+        "-o",
+        "port=1",
+    )
     for _ in range(2):
         done = command_line(*words, "--retries", "0")
         assert done.returncode == 3

@@ -1,4 +1,6 @@
-"""A task's container is made once, has options of its own, is kept while in use, and is replaced when it is gone."""
+"""A task's container is made once, has options of its own, is kept while in use, and is replaced
+when it is gone.
+"""
 
 import asyncio
 import os
@@ -19,7 +21,10 @@ from tests.programs import need_variable
 async def ended_fleet(**options: Any) -> AsyncIterator[Fleet]:
     """A fleet of containers, all of which are ended at the end."""
     need_engine("docker")
-    async with asyncio.timeout(60), Fleet("docker", image=need_variable("IMAGE_BASE"), login=False, **options) as fleet:
+    async with (
+        asyncio.timeout(60),
+        Fleet("docker", image=need_variable("IMAGE_BASE"), login=False, **options) as fleet,
+    ):
         try:
             yield fleet
         finally:
@@ -34,11 +39,17 @@ async def gone(id: str) -> None:
 
 async def test_many_callers_of_one_task_start_one_and_another_has_options_of_its_own() -> None:
     async with ended_fleet() as fleet:
-        fleet.override("special", image=need_variable("IMAGE_NOPYTHON"), env={"A": "own"}, cwd="/tmp")
-        *same, special = await asyncio.gather(*(fleet.get("a") for _ in range(10)), fleet.get("special"))
+        fleet.override(
+            "special", image=need_variable("IMAGE_NOPYTHON"), env={"A": "own"}, cwd="/tmp"
+        )
+        *same, special = await asyncio.gather(
+            *(fleet.get("a") for _ in range(10)), fleet.get("special")
+        )
         assert len(set(map(id, same))) == 1
         assert len(Records(runtime_root()).all()) == 2
-        assert (await same[0].run("echo ${A-none} $PWD; type -P python3")).output == "none /root\n/usr/bin/python3\n"
+        assert (
+            await same[0].run("echo ${A-none} $PWD; type -P python3")
+        ).output == "none /root\n/usr/bin/python3\n"
         result = await special.run("echo $A $PWD; type -P python3")
         assert (result.output, result.exit_code) == ("own /tmp\n", 1)
 
@@ -59,7 +70,10 @@ async def test_an_idle_container_ends_with_its_lease_and_one_in_use_does_not() -
 
 async def test_one_that_was_removed_is_replaced_and_what_others_opened_is_left() -> None:
     task, image = f"shared-{os.getpid()}", need_variable("IMAGE_BASE")
-    async with ended_fleet() as fleet, hermetic.open("docker", task=task, image=image, login=False) as own:
+    async with (
+        ended_fleet() as fleet,
+        hermetic.open("docker", task=task, image=image, login=False) as own,
+    ):
         shared, first = await fleet.get(task), await fleet.get("a")
         [name] = [name for name in ours("docker") if first.id in name]
         ask("docker", ["rm", "-f", name])

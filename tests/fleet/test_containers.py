@@ -1,4 +1,6 @@
-"""A fleet of containers: many at once, started ahead, and none left, whatever happens to their callers."""
+"""A fleet of containers: many at once, started ahead, and none left, whatever happens to their
+callers.
+"""
 
 import asyncio
 import os
@@ -53,14 +55,20 @@ def is_clean(engine: str, spool: Path) -> bool:
 
 
 @pytest.mark.slow
-async def test_fifty_at_once_have_a_container_each_and_leave_nothing(image: str, spool: Path) -> None:
+async def test_fifty_at_once_have_a_container_each_and_leave_nothing(
+    image: str, spool: Path
+) -> None:
     need_engine("docker")
     count = scale(50)
     async with asyncio.timeout(600), Fleet("docker", image=image, starts=8) as fleet:
         try:
-            environments = await asyncio.gather(*(fleet.get(f"t{number}") for number in range(count)))
+            environments = await asyncio.gather(
+                *(fleet.get(f"t{number}") for number in range(count))
+            )
             assert len(ours("docker")) == count
-            results = await asyncio.gather(*(environment.run("hostname") for environment in environments))
+            results = await asyncio.gather(
+                *(environment.run("hostname") for environment in environments)
+            )
             assert len({result.output for result in results}) == count
             info = await fleet.info()
             assert len(info.tasks) == count
@@ -89,7 +97,9 @@ async def test_one_that_waits_is_given_to_a_task(engine: str, image: str, spool:
 
 
 @pytest.mark.slow
-def test_a_killed_fleet_leaves_nothing_after_its_lease(engine: str, image: str, spool: Path) -> None:
+def test_a_killed_fleet_leaves_nothing_after_its_lease(
+    engine: str, image: str, spool: Path
+) -> None:
     words = [sys.executable, "-c", STARTED_AHEAD_AND_KILLED, engine, image]
     for _ in range(3 if is_full() else 1):
         assert subprocess.run(words, timeout=120).returncode == -9
@@ -99,21 +109,41 @@ def test_a_killed_fleet_leaves_nothing_after_its_lease(engine: str, image: str, 
 @pytest.mark.slow
 async def test_a_container_without_a_record_is_collected_and_others_are_not(
     engine: str, image: str, spool: Path
-) -> None:  # fmt: skip
+) -> None:
     records = Records(runtime_root())
     async with hermetic.open(engine, image=image) as lives:
         left, foreign = new_id(), new_id()
         words = ["run", "--detach", "--label", "hermetic=1", "--entrypoint", "sleep"]
         ask(
             engine,
-            [*words, "--label", f"hermetic.runtime={records.tag}", "--name", f"hermetic-{left}-1", image, "600"],
+            [
+                *words,
+                "--label",
+                f"hermetic.runtime={records.tag}",
+                "--name",
+                f"hermetic-{left}-1",
+                image,
+                "600",
+            ],
         )
-        other = [*words, "--label", "hermetic.runtime=other", "--name", f"hermetic-{foreign}-1", image, "600"]
+        other = [
+            *words,
+            "--label",
+            "hermetic.runtime=other",
+            "--name",
+            f"hermetic-{foreign}-1",
+            image,
+            "600",
+        ]
         ask(engine, other)
         try:
             removed = await collect(records)
-            assert [(one.what, one.name) for one in removed] == [("place", f"container hermetic-{left}-1")]
-            assert ask(engine, ["ps", "--filter", f"name=hermetic-{foreign}-1", "--format", "{{.Names}}"])
+            assert [(one.what, one.name) for one in removed] == [
+                ("place", f"container hermetic-{left}-1")
+            ]
+            assert ask(
+                engine, ["ps", "--filter", f"name=hermetic-{foreign}-1", "--format", "{{.Names}}"]
+            )
             assert (await lives.run("echo alive")).output == "alive\n"
         finally:
             ask(engine, ["rm", "--force", f"hermetic-{foreign}-1"])

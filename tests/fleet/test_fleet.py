@@ -1,4 +1,6 @@
-"""One environment for each task: made once, kept while it is used, let go of when idle, and nobody else's touched."""
+"""One environment for each task: made once, kept while it is used, let go of when idle, and nobody
+else's touched.
+"""
 
 import asyncio
 import os
@@ -82,7 +84,8 @@ async def test_two_processes_share_a_task_and_neither_ends_the_others() -> None:
         async with ended_fleet() as fleet:
             environment = await fleet.get(task)
             assert (await environment.info()).pid == pid
-        async with hermetic.attach(task) as still:  # the fleet was closed with remove=True, and did not start this one
+        # the fleet was closed with remove=True, and did not start this one
+        async with hermetic.attach(task) as still:
             assert (await still.info()).pid == pid
             other.communicate(b"", timeout=20)
             await still.close(remove=True)
@@ -221,7 +224,13 @@ async def test_what_cannot_be_is_refused_at_once() -> None:
         Fleet("dokcer")
     with pytest.raises(ConfigError, match="no option"):
         Fleet("local", image="x")
-    bad: list[tuple[str, Any]] = [("warm", -1), ("starts", 0), ("idle", 0), ("idle", "x"), ("warm", True)]
+    bad: list[tuple[str, Any]] = [
+        ("warm", -1),
+        ("starts", 0),
+        ("idle", 0),
+        ("idle", "x"),
+        ("warm", True),
+    ]
     for name, value in bad:
         with pytest.raises(InvalidArgument) as caught:
             Fleet("local", **{name: value})
@@ -232,7 +241,9 @@ async def test_what_cannot_be_is_refused_at_once() -> None:
 
 
 @pytest.mark.slow
-async def test_a_hundred_opens_and_twenty_killed_callers_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hundred_opens_and_twenty_killed_callers_leave_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with TemporaryDirectory(prefix="hm-spool-", dir="/var/tmp") as spool:
         monkeypatch.setenv("HERMETIC_SPOOL_DIR", spool)
         async with ended_fleet(lease=0.3, unattended=0.3) as fleet:

@@ -1,4 +1,6 @@
-"""What killed processes left is taken away; what lives, is being opened, or belongs elsewhere is not."""
+"""What killed processes left is taken away; what lives, is being opened, or belongs elsewhere is
+not.
+"""
 
 import asyncio
 import os
@@ -20,7 +22,7 @@ from hermetic.registry.host_process import ended as gone
 from hermetic.registry.janitor import NAME as JANITOR
 from hermetic.registry.janitor_process import UNREACHABLE
 from hermetic.registry.records import Records, id_for_task, new_id, runtime_root
-from tests.cli.program import as_json  # fmt: skip
+from tests.cli.program import as_json
 from tests.cli.program import hermetic as command
 from tests.environments.test_janitor import dict_of_kinds, janitors
 from tests.environments.unguarded import KIND, Unguarded
@@ -48,9 +50,19 @@ def stale(records: Records, spool: Path, *, pid: int, created: float) -> Environ
     own = spool / f"{id}.{records.tag}.x"
     own.mkdir()
     record = EnvironmentRecord(
-        id=id, kind="local", task=None, options={}, created=created, directory=str(directory), spool=str(own),
-        socket=str(directory / "s"), token=b"t", resident="r", pid=pid, guardian=None,
-    )  # fmt: skip
+        id=id,
+        kind="local",
+        task=None,
+        options={},
+        created=created,
+        directory=str(directory),
+        spool=str(own),
+        socket=str(directory / "s"),
+        token=b"t",
+        resident="r",
+        pid=pid,
+        guardian=None,
+    )
     records.write(record)
     return record
 
@@ -83,14 +95,18 @@ async def test_what_killed_openers_left_is_taken_away(records: Records, spool: P
     assert await collect(records) == []
 
 
-async def test_the_record_of_a_dead_resident_goes_with_all_it_has(records: Records, spool: Path) -> None:
+async def test_the_record_of_a_dead_resident_goes_with_all_it_has(
+    records: Records, spool: Path
+) -> None:
     record = stale(records, spool, pid=2**22, created=time.time())
     [removed] = await collect(records)
     assert (removed.what, removed.name) == ("environment", record.id)
     assert names(records.root) == names(spool) == []
 
 
-async def test_a_younger_process_with_a_dead_residents_number_is_not_touched(records: Records, spool: Path) -> None:
+async def test_a_younger_process_with_a_dead_residents_number_is_not_touched(
+    records: Records, spool: Path
+) -> None:
     async with hermetic.open("local", login=False) as env:
         pid = (await env.info()).pid
         record = stale(records, spool, pid=pid, created=time.time() - 3600)
@@ -100,7 +116,10 @@ async def test_a_younger_process_with_a_dead_residents_number_is_not_touched(rec
 
 
 async def test_what_lives_is_left_alone(records: Records, spool: Path) -> None:
-    async with hermetic.open("local", login=False) as env, hermetic.open("local", task="lives", login=False) as other:
+    async with (
+        hermetic.open("local", login=False) as env,
+        hermetic.open("local", task="lives", login=False) as other,
+    ):
         before = names(records.root), names(spool)
         assert await collect(records) == []
         assert (names(records.root), names(spool)) == before
@@ -133,7 +152,9 @@ async def test_a_resident_that_nobody_knows_of_is_left_to_its_lease(records: Rec
     await gone(info.pid)
 
 
-async def test_the_spools_of_other_runtime_directories_are_left_alone(records: Records, spool: Path) -> None:
+async def test_the_spools_of_other_runtime_directories_are_left_alone(
+    records: Records, spool: Path
+) -> None:
     foreign = spool / f"{new_id()}.{'0' * 16}.1234"
     foreign.mkdir()
     (spool / "something else").mkdir()
@@ -143,7 +164,7 @@ async def test_the_spools_of_other_runtime_directories_are_left_alone(records: R
 
 async def test_the_socket_of_a_killed_janitor_is_removed(
     records: Records, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setitem(dict_of_kinds(), KIND, lambda: Unguarded)
     async with hermetic.open(KIND) as env:
         [pid] = janitors()
@@ -173,13 +194,17 @@ class Boxes(Local):
         return taken
 
 
-async def test_each_kind_takes_away_its_own_places(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_kind_takes_away_its_own_places(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(dict_of_kinds(), "boxes", lambda: Boxes)
     opened = await hermetic.open("local", login=False)
     busy, free = new_id(), new_id()
     monkeypatch.setattr(catalog.find("boxes"), "left", (opened.id, busy, free))
     async with records.lock(busy):
-        assert [(one.what, one.name) for one in await collect(records)] == [("place", f"box {free}")]
+        assert [(one.what, one.name) for one in await collect(records)] == [
+            ("place", f"box {free}")
+        ]
     await opened.close()
 
 
@@ -197,10 +222,22 @@ def test_the_command_line_collects(records: Records, spool: Path) -> None:
 def test_one_that_cannot_be_looked_at_is_left_and_said_so(records: Records) -> None:
     id = new_id()
     directory = records.make_directory(id)
-    records.write(EnvironmentRecord(
-        id=id, kind="ssh", task=None, options={"host": "nowhere.invalid"}, created=time.time(),
-        directory=str(directory), spool=None, socket="/s", token=b"t", resident=f"{id}.1", pid=1, guardian=None,
-    ))  # fmt: skip
+    records.write(
+        EnvironmentRecord(
+            id=id,
+            kind="ssh",
+            task=None,
+            options={"host": "nowhere.invalid"},
+            created=time.time(),
+            directory=str(directory),
+            spool=None,
+            socket="/s",
+            token=b"t",
+            resident=f"{id}.1",
+            pid=1,
+            guardian=None,
+        )
+    )
     done = command("gc", id)
     assert done.returncode == UNREACHABLE, done.stderr
     assert b"nowhere.invalid" in done.stderr

@@ -1,4 +1,6 @@
-"""A function over many items: one environment each, limits, retries before a command began, results and figures."""
+"""A function over many items: one environment each, limits, retries before a command began, results
+and figures.
+"""
 
 import asyncio
 import os
@@ -72,7 +74,9 @@ async def test_an_item_that_fails_costs_only_itself() -> None:
         _ = mapped.values
 
 
-async def test_an_environment_that_does_not_open_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_environment_that_does_not_open_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     start, tries = Local.start, 0
 
     async def sometimes(backend: Local, **own: Any) -> Any:

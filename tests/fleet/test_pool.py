@@ -1,4 +1,6 @@
-"""Environments started ahead: given to tasks at once, found by them from then on, and never left behind."""
+"""Environments started ahead: given to tasks at once, found by them from then on, and never left
+behind.
+"""
 
 import asyncio
 import os
@@ -56,7 +58,10 @@ async def test_the_task_finds_it_from_everywhere_with_the_lease_it_asked_for() -
         await environment.run("X=5")
         info = await environment.info()
         assert (info.task, info.lease, info.unattended) == ("a task", 77, 88)
-        async with hermetic.open("local", task="a task", lease=77.0) as again, hermetic.attach("a task") as third:
+        async with (
+            hermetic.open("local", task="a task", lease=77.0) as again,
+            hermetic.attach("a task") as third,
+        ):
             assert again.id == third.id == environment.id
             assert (await third.run("echo $X")).output == "5\n"
         [seen] = [seen for seen in as_json("envs") if seen["task"] == "a task"]
@@ -126,7 +131,9 @@ async def test_warm_ones_come_with_the_fleet() -> None:
 
 @pytest.mark.parametrize("way", ["left", "killed"])
 def test_nothing_waits_when_the_program_is_gone(way: str) -> None:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", LEAVER, way], stdout=subprocess.PIPE, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LEAVER, way], stdout=subprocess.PIPE, timeout=60
+    )
     assert done.stdout == b"ready\n"
     records = Records(runtime_root())
     if way == "left":  # at its end the program ends what waits; the task is left to its lease

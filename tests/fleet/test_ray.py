@@ -1,4 +1,6 @@
-"""The kind `ray`: on three raylets with the real Ray at full size, and what is said where Ray is not installed."""
+"""The kind `ray`: on three raylets with the real Ray at full size, and what is said where Ray is
+not installed.
+"""
 
 import importlib.util
 import os
@@ -18,10 +20,22 @@ CASES = Path(__file__).with_name("ray_cases.py")
 @pytest.mark.full
 @pytest.mark.slow
 def test_environments_on_three_raylets(tmp_path: Path) -> None:
-    words = ["--noconftest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", f"--rootdir={CASES.parent}"]
+    words = [
+        "--noconftest",
+        "-q",
+        "-c",
+        os.devnull,
+        "-p",
+        "no:cacheprovider",
+        f"--rootdir={CASES.parent}",
+    ]
     python = installed("ray")
     done = subprocess.run(
-        [python, "-m", "pytest", *words, CASES], cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        [python, "-m", "pytest", *words, CASES],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
 

@@ -1,4 +1,6 @@
-"""Agents that a person stops: frozen or ended, their calls held, and everything goes on after the release."""
+"""Agents that a person stops: frozen or ended, their calls held, and everything goes on after the
+release.
+"""
 
 import asyncio
 import json
@@ -69,7 +71,9 @@ async def begun(environment: hermetic.Environment, command: str) -> None:
 
 
 @everywhere
-async def test_frozen_processes_stand_still_and_calls_are_held_until_the_release(kind: str, tmp_path: Path) -> None:
+async def test_frozen_processes_stand_still_and_calls_are_held_until_the_release(
+    kind: str, tmp_path: Path
+) -> None:
     counter = tmp_path / "counter"
     async with opened(tmp_path, kind) as box, released() as records:
         began = await box.terminal(COUNTS.format(counter), background=True)
@@ -92,7 +96,10 @@ async def test_frozen_processes_stand_still_and_calls_are_held_until_the_release
 
 async def test_a_command_that_a_call_waits_for_goes_on_as_a_process(tmp_path: Path) -> None:
     counter = tmp_path / "counter"
-    command = COUNTS.format(counter).replace("sleep", f"[ -e {tmp_path}/end ] && break; sleep") + "; echo all"
+    command = (
+        COUNTS.format(counter).replace("sleep", f"[ -e {tmp_path}/end ] && break; sleep")
+        + "; echo all"
+    )
     async with opened(tmp_path) as box, released() as records:
         call = asyncio.create_task(box.terminal(command, timeout=3))
         await moves_on(counter)
@@ -156,12 +163,18 @@ async def test_all_holds_environments_that_are_opened_later_too(tmp_path: Path) 
     assert holds.holds() == []
 
 
-async def test_a_call_that_is_approved_while_its_task_is_stopped_does_not_run(tmp_path: Path) -> None:
+async def test_a_call_that_is_approved_while_its_task_is_stopped_does_not_run(
+    tmp_path: Path,
+) -> None:
     async def approver(request: ApprovalRequest) -> str:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with opened(tmp_path, approver=approver) as box, released() as records, ApprovalWatch("test") as watch:
+    async with (
+        opened(tmp_path, approver=approver) as box,
+        released() as records,
+        ApprovalWatch("test") as watch,
+    ):
         call = asyncio.create_task(box.terminal(BAD))
         request = await pending(watch)
         await stop(records, [id_for_task("t")], "freeze")
@@ -169,7 +182,9 @@ async def test_a_call_that_is_approved_while_its_task_is_stopped_does_not_run(tm
         assert (await call)["refused_by"] == "stopped"
 
 
-async def test_one_environment_is_released_while_all_are_held_and_can_be_stopped_again(tmp_path: Path) -> None:
+async def test_one_environment_is_released_while_all_are_held_and_can_be_stopped_again(
+    tmp_path: Path,
+) -> None:
     one, two = id_for_task("one"), id_for_task("two")
     async with released() as records:
         await stop(records, None, "freeze")

@@ -11,8 +11,16 @@ from hermetic.hermes.containers import find_docker
 
 @pytest.fixture(autouse=True)
 def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A directory of its own as the place of commands; callbacks, the interrupt and all environments end here."""
-    for name in ("HERMES_INTERACTIVE", "HERMES_GATEWAY_SESSION", "HERMES_EXEC_ASK", "HERMES_HOME", "SUDO_PASSWORD"):
+    """A directory of its own as the place of commands; callbacks, the interrupt and all
+    environments end here.
+    """
+    for name in (
+        "HERMES_INTERACTIVE",
+        "HERMES_GATEWAY_SESSION",
+        "HERMES_EXEC_ASK",
+        "HERMES_HOME",
+        "SUDO_PASSWORD",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERMINAL_CWD", str(tmp_path))
     find_docker.cache_clear()

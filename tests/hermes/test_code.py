@@ -13,7 +13,15 @@ import pytest
 from hermetic import hermes
 from hermetic.contract.tool import Fields
 
-SEVEN = {"web_search", "web_extract", "read_file", "write_file", "search_files", "patch", "terminal"}
+SEVEN = {
+    "web_search",
+    "web_extract",
+    "read_file",
+    "write_file",
+    "search_files",
+    "patch",
+    "terminal",
+}
 
 
 def run(code: str, **more: Any) -> Fields:
@@ -28,7 +36,11 @@ def test_a_script_answers_status_output_calls_and_time(tmp_path: Path) -> None:
         "print(read_file('f.txt', 2)['content'], terminal('echo hi')['output'], shell_quote('a b'))\n"
     )
     answer = run(code, task_id="t")
-    assert (answer["status"], answer["output"], answer["tool_calls_made"]) == ("success", "2|two hi\n 'a b'\n", 3)
+    assert (answer["status"], answer["output"], answer["tool_calls_made"]) == (
+        "success",
+        "2|two hi\n 'a b'\n",
+        3,
+    )
     assert 0 < answer["duration_seconds"] < 60
     assert (tmp_path / "f.txt").read_text() == "one\ntwo\n"
 
@@ -54,7 +66,10 @@ def test_no_code_is_an_error(code: Any) -> None:
 
 def test_only_enabled_tools_can_be_imported() -> None:
     listed = "import hermes_tools\nprint([n for n in ('terminal', 'read_file', 'patch') if hasattr(hermes_tools, n)])"
-    assert run(listed, enabled_tools=["terminal", "patch", "browser"])["output"] == "['terminal', 'patch']\n"
+    assert (
+        run(listed, enabled_tools=["terminal", "patch", "browser"])["output"]
+        == "['terminal', 'patch']\n"
+    )
     assert run(listed, enabled_tools=["browser"])["output"] == "[]\n"  # never more than was enabled
     assert run(listed)["output"] == "['terminal', 'read_file', 'patch']\n"
 
@@ -108,12 +123,22 @@ def test_the_module_has_a_function_for_each_enabled_tool() -> None:
     names = module(hermes.generate_hermes_tools_module(["terminal", "search_files", "browser"]))
     assert {"terminal", "search_files"} <= set(names)
     assert not {"browser", "patch", "read_file"} & set(names)
-    assert str(inspect.signature(names["terminal"])) == "(command: str, timeout: int = None, workdir: str = None)"
+    assert (
+        str(inspect.signature(names["terminal"]))
+        == "(command: str, timeout: int = None, workdir: str = None)"
+    )
     parameters = inspect.signature(names["search_files"]).parameters
-    assert {name: one.default for name, one in parameters.items() if one.default is not one.empty} == {
-        "target": "content", "path": ".", "file_glob": None, "limit": 50, "offset": 0, "output_mode": "content",
+    assert {
+        name: one.default for name, one in parameters.items() if one.default is not one.empty
+    } == {
+        "target": "content",
+        "path": ".",
+        "file_glob": None,
+        "limit": 50,
+        "offset": 0,
+        "output_mode": "content",
         "context": 0,
-    }  # fmt: skip
+    }
     every = module(hermes.generate_hermes_tools_module(SEVEN, transport="file"))
     assert set(every) >= SEVEN | {"json_parse", "shell_quote", "retry"}
 
@@ -155,7 +180,11 @@ def test_its_calls_go_through_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     answer.write_text(json.dumps({"bytes_written": 1}))
     assert names["write_file"]("f", "x") == {"bytes_written": 1}
     asked = json.loads(request.read_text())
-    assert (asked["tool"], asked["args"], asked["seq"]) == ("write_file", {"path": "f", "content": "x"}, 1)
+    assert (asked["tool"], asked["args"], asked["seq"]) == (
+        "write_file",
+        {"path": "f", "content": "x"},
+        1,
+    )
     assert not answer.exists()
 
 

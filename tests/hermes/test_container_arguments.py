@@ -1,4 +1,6 @@
-"""Every argument of `DockerEnvironment` and `SingularityEnvironment`, by what it does to a real container."""
+"""Every argument of `DockerEnvironment` and `SingularityEnvironment`, by what it does to a real
+container.
+"""
 
 import json
 import logging
@@ -19,7 +21,9 @@ MEBIBYTE = 1 << 20
 def docker(**arguments: Any) -> hermes.DockerEnvironment:
     """A container that ends with `cleanup`."""
     need_engine("docker")
-    return hermes.DockerEnvironment(need_variable("IMAGE_TOOLS"), persist_across_processes=False, **arguments)
+    return hermes.DockerEnvironment(
+        need_variable("IMAGE_TOOLS"), persist_across_processes=False, **arguments
+    )
 
 
 def engines_view() -> dict[str, Any]:
@@ -64,7 +68,9 @@ def test_limits_network_user_mounts_variables_and_further_arguments(
             "returncode": 0,
         }
         assert environment.execute("echo x > /data/file")["returncode"] != 0
-        shown = environment.execute('echo "$TEXT|$NUMBER|$REAL|$YES|$FORWARDED|$LEFT_HERE|${NOT_SET-unset}"')
+        shown = environment.execute(
+            'echo "$TEXT|$NUMBER|$REAL|$YES|$FORWARDED|$LEFT_HERE|${NOT_SET-unset}"'
+        )
         assert shown["output"] == "a b|7|0.5|true|from here||unset\n"
     finally:
         environment.cleanup()
@@ -77,7 +83,10 @@ def test_a_container_without_arguments_has_none_of_these(tmp_path: Path) -> None
         view = engines_view()
         assert view["HostConfig"]["NetworkMode"] != "none"
         assert [mount for mount in view["Mounts"] if mount["Source"] == str(tmp_path)] == []
-        assert environment.execute("pwd; id -u; touch /workspace/new") == {"output": "/root\n0\n", "returncode": 0}
+        assert environment.execute("pwd; id -u; touch /workspace/new") == {
+            "output": "/root\n0\n",
+            "returncode": 0,
+        }
     finally:
         environment.cleanup()
 
@@ -108,7 +117,9 @@ def test_what_cannot_be_used_is_left_out_with_a_warning(caplog: pytest.LogCaptur
         assert word in said
 
 
-def test_files_of_a_persistent_task_outlive_its_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_persistent_task_outlive_its_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TERMINAL_SANDBOX_DIR", str(tmp_path / "kept"))
     (tmp_path / "kept").mkdir(mode=0o700)
     for task, seen in (("a", ""), ("a", "home\nworkspace\n"), ("b", "")):
@@ -122,7 +133,9 @@ def test_files_of_a_persistent_task_outlive_its_container(tmp_path: Path, monkey
     assert ours("docker") == []
 
 
-def test_singularity_keeps_the_files_of_a_persistent_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_singularity_keeps_the_files_of_a_persistent_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     image = Apptainers(tmp_path, monkeypatch).image
     for task, seen in (("a", ""), ("a", "kept\n"), ("b", "")):
         environment = hermes.SingularityEnvironment(

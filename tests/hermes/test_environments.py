@@ -1,4 +1,6 @@
-"""Environment objects by their Hermes names: all arguments, `execute`, `cleanup`, and the extension point."""
+"""Environment objects by their Hermes names: all arguments, `execute`, `cleanup`, and the extension
+point.
+"""
 
 import inspect
 import os
@@ -23,31 +25,74 @@ from tests.sizes import at_full_size
 NAMES = {
     hermes.LocalEnvironment: {"cwd": "", "timeout": 60, "env": None},
     hermes.DockerEnvironment: {
-        "image": ..., "cwd": "/root", "timeout": 60, "cpu": 0, "memory": 0, "disk": 0, "persistent_filesystem": False,
-        "task_id": "default", "volumes": None, "forward_env": None, "env": None, "network": True, "host_cwd": None,
-        "auto_mount_cwd": False, "run_as_host_user": False, "extra_args": None, "persist_across_processes": True,
+        "image": ...,
+        "cwd": "/root",
+        "timeout": 60,
+        "cpu": 0,
+        "memory": 0,
+        "disk": 0,
+        "persistent_filesystem": False,
+        "task_id": "default",
+        "volumes": None,
+        "forward_env": None,
+        "env": None,
+        "network": True,
+        "host_cwd": None,
+        "auto_mount_cwd": False,
+        "run_as_host_user": False,
+        "extra_args": None,
+        "persist_across_processes": True,
     },
-    hermes.SSHEnvironment: {"host": ..., "user": ..., "cwd": "~", "timeout": 60, "port": 22, "key_path": ""},
+    hermes.SSHEnvironment: {
+        "host": ...,
+        "user": ...,
+        "cwd": "~",
+        "timeout": 60,
+        "port": 22,
+        "key_path": "",
+    },
     hermes.SingularityEnvironment: {
-        "image": ..., "cwd": "/root", "timeout": 60, "cpu": 0, "memory": 0, "disk": 0, "persistent_filesystem": False,
+        "image": ...,
+        "cwd": "/root",
+        "timeout": 60,
+        "cpu": 0,
+        "memory": 0,
+        "disk": 0,
+        "persistent_filesystem": False,
         "task_id": "default",
     },
     hermes.ModalEnvironment: {
-        "image": ..., "cwd": "/root", "timeout": 60, "modal_sandbox_kwargs": None, "persistent_filesystem": True,
+        "image": ...,
+        "cwd": "/root",
+        "timeout": 60,
+        "modal_sandbox_kwargs": None,
+        "persistent_filesystem": True,
         "task_id": "default",
     },
     hermes.DaytonaEnvironment: {
-        "image": ..., "cwd": "/home/daytona", "timeout": 60, "cpu": 1, "memory": 5120, "disk": 10240,
-        "persistent_filesystem": True, "task_id": "default",
+        "image": ...,
+        "cwd": "/home/daytona",
+        "timeout": 60,
+        "cpu": 1,
+        "memory": 5120,
+        "disk": 10240,
+        "persistent_filesystem": True,
+        "task_id": "default",
     },
     hermes.BaseEnvironment: {"cwd": ..., "timeout": ..., "env": None},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", NAMES, ids=lambda kind: kind.__name__)
 def test_it_takes_the_arguments_of_the_original(kind: type[hermes.BaseEnvironment]) -> None:
-    found = {name: one for name, one in inspect.signature(kind).parameters.items() if one.kind is not one.KEYWORD_ONLY}
-    assert {name: ... if one.default is one.empty else one.default for name, one in found.items()} == NAMES[kind]
+    found = {
+        name: one
+        for name, one in inspect.signature(kind).parameters.items()
+        if one.kind is not one.KEYWORD_ONLY
+    }
+    assert {
+        name: ... if one.default is one.empty else one.default for name, one in found.items()
+    } == NAMES[kind]
     execute = inspect.signature(kind.execute).parameters
     assert list(execute)[:5] == ["self", "command", "cwd", "timeout", "stdin_data"]
 
@@ -65,13 +110,22 @@ class Popen(hermes.BaseEnvironment):
         return os.environ["HOME"]
 
     def _run_bash(
-        self, cmd_string: str, *, login: bool = False, timeout: float = 120, stdin_data: str | None = None
+        self,
+        cmd_string: str,
+        *,
+        login: bool = False,
+        timeout: float = 120,
+        stdin_data: str | None = None,
     ) -> ProcessHandle:
         self.logins.append(login)
         words = ["bash", *(["-l"] if login else []), "-c", cmd_string]
         stdin = subprocess.DEVNULL if stdin_data is None else subprocess.PIPE
         proc = subprocess.Popen(
-            words, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+            words,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         if proc.stdin is not None and stdin_data is not None:
             with proc.stdin as pipe:
@@ -92,7 +146,12 @@ class Called(Popen):
     """One that is reached by a blocking call alone."""
 
     def _run_bash(
-        self, cmd_string: str, *, login: bool = False, timeout: float = 120, stdin_data: str | None = None
+        self,
+        cmd_string: str,
+        *,
+        login: bool = False,
+        timeout: float = 120,
+        stdin_data: str | None = None,
     ) -> ProcessHandle:
         proc = super()._run_bash(cmd_string, login=login, timeout=timeout, stdin_data=stdin_data)
         assert isinstance(proc, subprocess.Popen)
@@ -115,14 +174,24 @@ def docker(directory: Path, **more: Any) -> hermes.DockerEnvironment:
     directory.chmod(0o777)
     image = need_variable("IMAGE_TOOLS")
     return hermes.DockerEnvironment(
-        image, str(directory), volumes=[f"{directory}:{directory}"], persist_across_processes=False, **more
+        image,
+        str(directory),
+        volumes=[f"{directory}:{directory}"],
+        persist_across_processes=False,
+        **more,
     )
 
 
 def ssh(directory: Path) -> hermes.SSHEnvironment:
     given = shared_options()
     return hermes.SSHEnvironment(
-        given["host"], given["user"], str(directory), 60, given["port"], given["key"], settings=given["settings"]
+        given["host"],
+        given["user"],
+        str(directory),
+        60,
+        given["port"],
+        given["key"],
+        settings=given["settings"],
     )
 
 
@@ -147,7 +216,9 @@ def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[hermes.
     environment.cleanup()
 
 
-@pytest.fixture(params=[*(kind for kind in KINDS if kind not in ELSEWHERE), *at_full_size(*ELSEWHERE)])
+@pytest.fixture(
+    params=[*(kind for kind in KINDS if kind not in ELSEWHERE), *at_full_size(*ELSEWHERE)]
+)
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[hermes.BaseEnvironment]:
     """One for each way to run a command; at full size one of each kind."""
     environment = KINDS[request.param](tmp_path)
@@ -156,8 +227,14 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[hermes.Base
 
 
 def test_a_command_answers_output_and_returncode(anywhere: hermes.BaseEnvironment) -> None:
-    assert anywhere.execute("echo out; echo err >&2; exit 3") == {"output": "out\nerr\n", "returncode": 3}
-    assert anywhere.execute("printf 'no newline, grün'") == {"output": "no newline, grün", "returncode": 0}
+    assert anywhere.execute("echo out; echo err >&2; exit 3") == {
+        "output": "out\nerr\n",
+        "returncode": 3,
+    }
+    assert anywhere.execute("printf 'no newline, grün'") == {
+        "output": "no newline, grün",
+        "returncode": 0,
+    }
     assert anywhere.execute("true") == {"output": "", "returncode": 0}
     assert anywhere.execute("echo 'it'\"'\"'s'; echo \"$((1 + 1))\" '$x'") == {
         "output": "it's\n2 $x\n",
@@ -165,15 +242,22 @@ def test_a_command_answers_output_and_returncode(anywhere: hermes.BaseEnvironmen
     }
 
 
-def test_exported_variables_and_the_directory_survive(anywhere: hermes.BaseEnvironment, tmp_path: Path) -> None:
+def test_exported_variables_and_the_directory_survive(
+    anywhere: hermes.BaseEnvironment, tmp_path: Path
+) -> None:
     assert anywhere.cwd == str(tmp_path)
     anywhere.execute("export A='b c' GONE=1; f() { echo called; }; mkdir -p 'd d'; cd 'd d'")
     assert anywhere.cwd == f"{tmp_path}/d d"
     anywhere.execute("unset GONE; cd ..")
-    assert anywhere.execute("echo $A -$GONE-; f; pwd") == {"output": f"b c --\ncalled\n{tmp_path}\n", "returncode": 0}
+    assert anywhere.execute("echo $A -$GONE-; f; pwd") == {
+        "output": f"b c --\ncalled\n{tmp_path}\n",
+        "returncode": 0,
+    }
 
 
-def test_a_directory_is_entered_or_the_code_is_126(made: hermes.BaseEnvironment, tmp_path: Path) -> None:
+def test_a_directory_is_entered_or_the_code_is_126(
+    made: hermes.BaseEnvironment, tmp_path: Path
+) -> None:
     assert made.execute("pwd", "/")["output"] == "/\n"
     assert made.cwd == "/"
     assert made.execute("echo not run", str(tmp_path / "missing"))["returncode"] == 126
@@ -181,20 +265,26 @@ def test_a_directory_is_entered_or_the_code_is_126(made: hermes.BaseEnvironment,
     assert made.execute("pwd -P", "~")["output"].strip() == home
 
 
-def test_a_directory_that_is_gone_costs_nothing_else(made: hermes.BaseEnvironment, tmp_path: Path) -> None:
+def test_a_directory_that_is_gone_costs_nothing_else(
+    made: hermes.BaseEnvironment, tmp_path: Path
+) -> None:
     made.execute("mkdir gone; cd gone; rmdir ../gone")
     assert made.execute("echo fine")["output"].endswith("fine\n")
 
 
 def test_input_is_read(anywhere: hermes.BaseEnvironment) -> None:
-    assert anywhere.execute("cat; echo .", stdin_data="a $b\nc\n")["output"].replace("\n\n.", "\n.") == "a $b\nc\n.\n"
+    assert (
+        anywhere.execute("cat; echo .", stdin_data="a $b\nc\n")["output"].replace("\n\n.", "\n.")
+        == "a $b\nc\n.\n"
+    )
 
 
 def test_a_timeout_keeps_the_output(anywhere: hermes.BaseEnvironment) -> None:
     answer = anywhere.execute("echo before; sleep 600", timeout=1)
-    assert answer == {"output": "before\n\n[Command timed out after 1s]", "returncode": 124} or isinstance(
-        anywhere, Called
-    )
+    assert answer == {
+        "output": "before\n\n[Command timed out after 1s]",
+        "returncode": 124,
+    } or isinstance(anywhere, Called)
     assert answer["returncode"] == 124
     assert anywhere.execute("echo usable")["output"] == "usable\n"
     with pytest.raises(ValueError, match="above zero"):
@@ -320,8 +410,13 @@ def test_local_gives_variables_and_ends_with_cleanup(tmp_path: Path) -> None:
 def test_a_container_of_a_task_is_used_again_and_removed_by_force(tmp_path: Path) -> None:
     need_engine("docker")
     image = need_variable("IMAGE_TOOLS")
-    first = hermes.DockerEnvironment(image, task_id="a/b", env={"GIVEN": 7, "bad name": "x", "list": []}, cpu=1)
-    assert first.execute("echo $GIVEN; echo x > /root/kept; pwd") == {"output": "7\n/root\n", "returncode": 0}
+    first = hermes.DockerEnvironment(
+        image, task_id="a/b", env={"GIVEN": 7, "bad name": "x", "list": []}, cpu=1
+    )
+    assert first.execute("echo $GIVEN; echo x > /root/kept; pwd") == {
+        "output": "7\n/root\n",
+        "returncode": 0,
+    }
     first.cleanup()
     assert len(ours("docker")) == 1
     second = hermes.DockerEnvironment(image, "/tmp", task_id="a/b", env={"GIVEN": 7}, cpu=1)
@@ -338,7 +433,9 @@ def test_ssh_needs_a_host_and_a_user_and_says_why_it_cannot_connect() -> None:
         hermes.SSHEnvironment("127.0.0.1", "me", port=1, settings={"ConnectTimeout": "2"})
 
 
-def test_singularity_runs_a_command_in_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_singularity_runs_a_command_in_an_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     environment = hermes.SingularityEnvironment(Apptainers(tmp_path, monkeypatch).image)
     try:
         assert environment.execute("pwd; cd /; export A=1")["output"] == "/root\n"
@@ -364,8 +461,18 @@ def test_find_docker_follows_the_variable(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_ended_containers_of_the_original_are_reaped_by_age_and_profile() -> None:
     engine = need_engine("docker")
-    words = [engine, "run", "--detach", "--label", "hermes-agent=1", "--label", "hermes-profile=hermetic-test"]
-    made = subprocess.run([*words, need_variable("IMAGE_TOOLS"), "true"], capture_output=True, text=True, check=True)
+    words = [
+        engine,
+        "run",
+        "--detach",
+        "--label",
+        "hermes-agent=1",
+        "--label",
+        "hermes-profile=hermetic-test",
+    ]
+    made = subprocess.run(
+        [*words, need_variable("IMAGE_TOOLS"), "true"], capture_output=True, text=True, check=True
+    )
     id = made.stdout.strip()
     try:
         subprocess.run([engine, "wait", id], capture_output=True, check=True, timeout=60)

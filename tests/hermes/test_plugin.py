@@ -1,4 +1,6 @@
-"""The plugin for Hermes Agent: its own logic, with stand-ins for the modules of Hermes that it uses."""
+"""The plugin for Hermes Agent: its own logic, with stand-ins for the modules of Hermes that it
+uses.
+"""
 
 import json
 import queue
@@ -75,35 +77,50 @@ class Agent:
 
     def modules(self) -> dict[str, dict[str, Any]]:
         registry = types.SimpleNamespace(
-            _lock=threading.Lock(), _running=self.running, _completion_consumed=self.consumed,
-            pending_watchers=self.watchers, completion_queue=self.events, _move_to_finished=self.finish,
+            _lock=threading.Lock(),
+            _running=self.running,
+            _completion_consumed=self.consumed,
+            pending_watchers=self.watchers,
+            completion_queue=self.events,
+            _move_to_finished=self.finish,
             get=lambda id: self.running.get(id) or self.finished.get(id),
-        )  # fmt: skip
+        )
         return {
             "tools": {"__path__": []},
             "tools.terminal_tool": {
                 "_env_lock": threading.Lock(),
                 "_active_environments": self.environments,
-                "_resolve_container_task_id": lambda task: task if task in self.overrides else "default",
+                "_resolve_container_task_id": lambda task: (
+                    task if task in self.overrides else "default"
+                ),
                 "resolve_task_overrides": lambda task: self.overrides.get(task, {}),
                 "_ensure_terminal_env_bridged": self.bridge,
                 "_get_sudo_password_callback": lambda: self.password,
             },
             "tools.approval": {
-                "get_current_session_key": lambda default="default": self.variables.get("KEY", default),
+                "get_current_session_key": lambda default="default": self.variables.get(
+                    "KEY", default
+                ),
                 "request_tool_approval": self.request,
                 "_get_approval_mode": lambda: self.mode,
             },
             "tools.env_passthrough": {
-                "get_all_passthrough": lambda: frozenset(self.config.get("terminal", {}).get("env_passthrough", ()))
+                "get_all_passthrough": lambda: frozenset(
+                    self.config.get("terminal", {}).get("env_passthrough", ())
+                )
             },
             "tools.environments": {"__path__": []},
             "tools.environments.base": {"touch_activity_if_due": lambda state, label: None},
             "tools.interrupt": {"is_interrupted": lambda: self.is_interrupted},
             "tools.thread_context": {"propagate_context_to_thread": lambda function: function},
-            "tools.process_registry": {"ProcessSession": types.SimpleNamespace, "process_registry": registry},
+            "tools.process_registry": {
+                "ProcessSession": types.SimpleNamespace,
+                "process_registry": registry,
+            },
             "tools.registry": {
-                "registry": types.SimpleNamespace(dispatch=lambda name, args, **_: json.dumps({"found": [name, args]}))
+                "registry": types.SimpleNamespace(
+                    dispatch=lambda name, args, **_: json.dumps({"found": [name, args]})
+                )
             },
             "gateway": {"__path__": []},
             "gateway.session_context": {
@@ -113,7 +130,9 @@ class Agent:
             "hermes_cli": {"__path__": []},
             "hermes_cli.config": {"load_config": lambda: self.config},
             "agent": {"__path__": []},
-            "agent.verification_evidence": {"record_terminal_result": lambda **given: self.recorded.append(given)},
+            "agent.verification_evidence": {
+                "record_terminal_result": lambda **given: self.recorded.append(given)
+            },
         }
 
 
@@ -146,10 +165,13 @@ def test_it_takes_over_seven_tools_under_a_name_of_its_own() -> None:
     context = Context()
     plugin.register(context)
     assert tuple(context.tools) == plugin.TOOLS
-    assert {(tool["toolset"], tool["override"]) for tool in context.tools.values()} == {("hermetic", True)}
+    assert {(tool["toolset"], tool["override"]) for tool in context.tools.values()} == {
+        ("hermetic", True)
+    }
     assert all(tool["schema"]["name"] == name for name, tool in context.tools.items())
     assert context.hooks == {}
-    assert not {"tools", "gateway", "agent"} & set(sys.modules)  # Hermes reads settings when they are imported
+    # Hermes reads settings when they are imported
+    assert not {"tools", "gateway", "agent"} & set(sys.modules)
 
 
 def test_without_the_permission_the_tools_are_blocked() -> None:
@@ -170,29 +192,42 @@ def test_a_handler_answers_json_and_never_raises(
     monkeypatch.setattr(plugin, "Executor", lambda: executor)
     context = Context()
     plugin.register(context)
-    answer = json.loads(context.tools["terminal"]["handler"]({"command": "true"}, task_id="t", user_task=""))
+    answer = json.loads(
+        context.tools["terminal"]["handler"]({"command": "true"}, task_id="t", user_task="")
+    )
     assert answer["exit_code"] == -1
     assert "modal" in answer["error"]
 
 
 # -- calls
-def test_tools_share_an_environment_and_commands_are_recorded(agent: Agent, executor: Executor, tmp_path: Path) -> None:
+def test_tools_share_an_environment_and_commands_are_recorded(
+    agent: Agent, executor: Executor, tmp_path: Path
+) -> None:
     assert run(executor, "export A=1; cd /")["exit_code"] == 0
     assert run(executor, "echo $A; pwd", task="a subagent")["output"] == "1\n/\n"
-    written = executor.call("write_file", {"path": f"{tmp_path}/f", "content": "x"}, None, None, None)
+    written = executor.call(
+        "write_file", {"path": f"{tmp_path}/f", "content": "x"}, None, None, None
+    )
     assert written["bytes_written"] == 1
-    assert (agent.recorded[0]["command"], agent.recorded[0]["session_id"]) == ("export A=1; cd /", "session")
+    assert (agent.recorded[0]["command"], agent.recorded[0]["session_id"]) == (
+        "export A=1; cd /",
+        "session",
+    )
     assert agent.bridged == 1
 
 
-def test_overrides_give_a_task_an_environment_of_its_own(agent: Agent, executor: Executor, tmp_path: Path) -> None:
+def test_overrides_give_a_task_an_environment_of_its_own(
+    agent: Agent, executor: Executor, tmp_path: Path
+) -> None:
     (tmp_path / "own").mkdir()
     agent.overrides["rollout"] = {"docker_image": "x", "cwd": str(tmp_path / "own")}
     assert run(executor, "export A=1; pwd", task="rollout")["output"] == f"{tmp_path}/own\n"
     assert run(executor, "echo -$A-")["output"] == "--\n"
 
 
-def test_the_configuration_file_counts(agent: Agent, executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_configuration_file_counts(
+    agent: Agent, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SERVICE_TOKEN", "passed-on")
     agent.mode = "off"
     agent.config = {
@@ -202,7 +237,9 @@ def test_the_configuration_file_counts(agent: Agent, executor: Executor, monkeyp
     }
     assert run(executor, "git push --force origin main")["status"] == "blocked"
     assert run(executor, 'test -n "$SERVICE_TOKEN"')["exit_code"] == 0
-    answer = executor.call("execute_code", {"code": "import time; time.sleep(600)"}, None, None, ["terminal"])
+    answer = executor.call(
+        "execute_code", {"code": "import time; time.sleep(600)"}, None, None, ["terminal"]
+    )
     assert answer["status"] == "timeout"
 
 
@@ -216,7 +253,9 @@ def test_sessions_of_a_gateway_are_apart(agent: Agent, executor: Executor) -> No
     assert "default" not in agent.environments
 
 
-def test_hermes_gate_is_asked_and_remembers_by_what_is_done(agent: Agent, executor: Executor) -> None:
+def test_hermes_gate_is_asked_and_remembers_by_what_is_done(
+    agent: Agent, executor: Executor
+) -> None:
     agent.approves = [True, False, True]
     assert run(executor, DANGEROUS)["exit_code"] == 0
     answer = run(executor, DANGEROUS)
@@ -244,12 +283,19 @@ def test_the_password_for_sudo_comes_from_the_threads_callback(
         return PASSWORD
 
     # Other runs of pytest close their common directory to other users.
-    with tempfile.TemporaryDirectory(prefix="hm-", dir="/tmp") as at, user_with_password(), running(Path(at)) as sshd:
+    with (
+        tempfile.TemporaryDirectory(prefix="hm-", dir="/tmp") as at,
+        user_with_password(),
+        running(Path(at)) as sshd,
+    ):
         let_in(Path(at), sshd.home)
         monkeypatch.setenv("TERMINAL_ENV", "ssh")
         monkeypatch.delenv("TERMINAL_CWD")
         for name, value in {**sshd.options, "user": USER}.items():
-            monkeypatch.setenv(f"HERMETIC_SSH_{name.upper()}", value if isinstance(value, str) else json.dumps(value))
+            monkeypatch.setenv(
+                f"HERMETIC_SSH_{name.upper()}",
+                value if isinstance(value, str) else json.dumps(value),
+            )
         assert run(executor, "sudo id -u")["exit_code"] == 1
         agent.password = password
         assert run(executor, "sudo id -u; sudo id -u")["output"] == "0\n0\n"
@@ -263,24 +309,41 @@ def test_an_interrupt_of_the_thread_ends_its_command(agent: Agent, executor: Exe
     assert (answer["exit_code"], answer["output"]) == (130, "before\n")
 
 
-def test_a_script_has_the_enabled_tools_and_those_of_hermes(agent: Agent, executor: Executor) -> None:
+def test_a_script_has_the_enabled_tools_and_those_of_hermes(
+    agent: Agent, executor: Executor
+) -> None:
     code = (
         "import hermes_tools\n"
         "print([n for n in ('terminal', 'patch', 'web_search') if hasattr(hermes_tools, n)])\n"
         "print(hermes_tools.web_search('x', limit=2))\n"
     )
-    answer = executor.call("execute_code", {"code": code}, None, None, ["terminal", "web_search", "browser"])
+    answer = executor.call(
+        "execute_code", {"code": code}, None, None, ["terminal", "web_search", "browser"]
+    )
     assert answer["status"] == "success"
-    assert answer["output"] == "['terminal', 'web_search']\n{'found': ['web_search', {'query': 'x', 'limit': 2}]}\n"
+    assert (
+        answer["output"]
+        == "['terminal', 'web_search']\n{'found': ['web_search', {'query': 'x', 'limit': 2}]}\n"
+    )
 
 
 # -- processes
-def test_a_background_process_is_in_hermes_registry_until_it_ends(agent: Agent, executor: Executor) -> None:
-    agent.variables |= {"HERMES_SESSION_PLATFORM": "telegram", "HERMES_SESSION_CHAT_ID": "7", "KEY": "chat:7"}
+def test_a_background_process_is_in_hermes_registry_until_it_ends(
+    agent: Agent, executor: Executor
+) -> None:
+    agent.variables |= {
+        "HERMES_SESSION_PLATFORM": "telegram",
+        "HERMES_SESSION_CHAT_ID": "7",
+        "KEY": "chat:7",
+    }
     answer = run(executor, "echo out; read line; exit 3", background=True, notify_on_complete=True)
     id = answer["session_id"]
     shadow = agent.running[id]
-    assert (shadow.session_key, shadow.watcher_platform, shadow.watcher_chat_id) == ("chat:7", "telegram", "7")
+    assert (shadow.session_key, shadow.watcher_platform, shadow.watcher_chat_id) == (
+        "chat:7",
+        "telegram",
+        "7",
+    )
     assert [(one["session_id"], one["check_interval"]) for one in agent.watchers] == [(id, 5)]
     executor.call("process", {"action": "submit", "session_id": id}, None, None, None)
     event = agent.events.get(timeout=SECONDS)
@@ -293,7 +356,10 @@ def test_a_background_process_is_in_hermes_registry_until_it_ends(agent: Agent, 
 
 def test_an_end_that_was_shown_is_consumed(agent: Agent, executor: Executor) -> None:
     id = run(executor, "true", background=True)["session_id"]
-    assert executor.call("process", {"action": "wait", "session_id": id}, None, None, None)["status"] == "exited"
+    assert (
+        executor.call("process", {"action": "wait", "session_id": id}, None, None, None)["status"]
+        == "exited"
+    )
     assert agent.consumed == {id}
 
 
@@ -305,12 +371,17 @@ def test_what_cannot_be_delivered_is_not_promised(agent: Agent, executor: Execut
 
 
 # -- what Hermes itself needs
-def test_modules_of_hermes_get_the_environment(agent: Agent, executor: Executor, tmp_path: Path) -> None:
+def test_modules_of_hermes_get_the_environment(
+    agent: Agent, executor: Executor, tmp_path: Path
+) -> None:
     run(executor, f"cd {tmp_path}; A=model; mkdir -p sub; cd sub")
     environment = agent.environments["default"]
     assert isinstance(environment, AgentEnvironment)
     assert environment.cwd == f"{tmp_path}/sub"
-    assert environment.execute("pwd; A=hermes; cd /; exit 4") == {"output": f"{tmp_path}/sub\n", "returncode": 4}
+    assert environment.execute("pwd; A=hermes; cd /; exit 4") == {
+        "output": f"{tmp_path}/sub\n",
+        "returncode": 4,
+    }
     assert environment.execute("cat", stdin_data="x")["output"] == "x"
     assert run(executor, "echo $A; pwd")["output"] == f"model\n{tmp_path}/sub\n"
     environment.cleanup()

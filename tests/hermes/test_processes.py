@@ -40,18 +40,31 @@ def events(count: int) -> list[tuple[Fields, str]]:
 def test_poll_describes_a_process_while_it_runs_and_after() -> None:
     id = start("echo hello; read line; exit 3")
     running = registry.poll(id)
-    assert set(running) >= {"session_id", "command", "status", "pid", "uptime_seconds", "output_preview"}
+    assert set(running) >= {
+        "session_id",
+        "command",
+        "status",
+        "pid",
+        "uptime_seconds",
+        "output_preview",
+    }
     assert (running["session_id"], running["status"]) == (id, "running")
     assert running["command"] == "echo hello; read line; exit 3"
     assert isinstance(running["uptime_seconds"], int)
     registry.submit_stdin(id, "go")
     registry.wait(id)
     ended = registry.poll(id)
-    assert (ended["status"], ended["exit_code"], ended["completion_reason"]) == ("exited", 3, "exited")
+    assert (ended["status"], ended["exit_code"], ended["completion_reason"]) == (
+        "exited",
+        3,
+        "exited",
+    )
     assert (ended["output_preview"], ended["termination_source"]) == ("hello\n", "")
 
 
-@pytest.mark.parametrize("action", ["poll", "read_log", "wait", "kill_process", "submit_stdin", "close_stdin"])
+@pytest.mark.parametrize(
+    "action", ["poll", "read_log", "wait", "kill_process", "submit_stdin", "close_stdin"]
+)
 def test_an_unknown_process_is_not_found(action: str) -> None:
     answer = getattr(registry, action)("proc_none")
     assert answer["status"] == "not_found"
@@ -64,12 +77,19 @@ def test_get_gives_the_record() -> None:
     id = start("seq 3; sleep 600")
     deadline = time.monotonic() + SECONDS
     record = registry.get(id)
-    while record is not None and record.output_buffer.count("\n") < 2 and time.monotonic() < deadline:
+    while (
+        record is not None and record.output_buffer.count("\n") < 2 and time.monotonic() < deadline
+    ):
         time.sleep(0.02)  # no event says when output has come
         record = registry.get(id)
     assert record is not None
     assert (record.id, record.task_id, record.command) == (id, "t", "seq 3; sleep 600")
-    assert (record.exited, record.exit_code, record.detached, record.pid_scope) == (False, None, False, "host")
+    assert (record.exited, record.exit_code, record.detached, record.pid_scope) == (
+        False,
+        None,
+        False,
+        "host",
+    )
     assert record.output_buffer.split() == ["1", "2", "3"]
     assert record.pid
 
@@ -106,7 +126,10 @@ def test_input_is_written_submitted_and_closed() -> None:
     assert registry.submit_stdin(id, "two")["status"] == "ok"
     assert registry.close_stdin(id)["status"] == "ok"
     assert registry.wait(id)["output"] == "one two\n"
-    assert registry.write_stdin(id, "x") == {"status": "already_exited", "error": "Process has already finished"}
+    assert registry.write_stdin(id, "x") == {
+        "status": "already_exited",
+        "error": "Process has already finished",
+    }
 
 
 def test_a_terminal_is_given_where_it_is_asked_for() -> None:
@@ -117,7 +140,14 @@ def test_a_terminal_is_given_where_it_is_asked_for() -> None:
 def test_kill_ends_the_tree_and_says_how(tmp_path: Path) -> None:
     id = start("sleep 600 & sleep 600")
     killed = registry.kill_process(id)
-    assert set(killed) >= {"status", "session_id", "completion_reason", "termination_source", "output", "exit_code"}
+    assert set(killed) >= {
+        "status",
+        "session_id",
+        "completion_reason",
+        "termination_source",
+        "output",
+        "exit_code",
+    }
     assert (killed["status"], killed["completion_reason"]) == ("killed", "killed")
     assert killed["termination_source"] == "process.kill"
     assert killed["exit_code"] == 143
@@ -158,8 +188,17 @@ def test_sessions_are_listed_by_task_and_session_key(monkeypatch: pytest.MonkeyP
     assert [one.get("session_scoped", False) for one in both] == [False, True]
     registry.kill_process(first)
     entry = registry.list_sessions(task_id="t")[0]
-    assert set(entry) >= {"session_id", "command", "cwd", "pid", "started_at", "uptime_seconds", "status",
-                          "output_preview", "exit_code"}  # fmt: skip
+    assert set(entry) >= {
+        "session_id",
+        "command",
+        "cwd",
+        "pid",
+        "started_at",
+        "uptime_seconds",
+        "status",
+        "output_preview",
+        "exit_code",
+    }
     assert entry["status"] == "exited"
     time.strptime(entry["started_at"], "%Y-%m-%dT%H:%M:%S")
 
@@ -170,15 +209,25 @@ def test_a_list_says_what_is_watched_and_what_is_notified() -> None:
     watched = start("read line; echo ready; sleep 600", watch_patterns=["ready", "failed"])
     plain, told, seen = registry.list_sessions(task_id="t")
     assert not {"notify_on_complete", "watch_patterns"} & set(plain)
-    assert (told["session_id"], told["notify_on_complete"], "watch_patterns" in told) == (notified, True, False)
-    assert (seen["session_id"], seen["watch_patterns"], seen["watch_hit"]) == (watched, ["ready", "failed"], False)
+    assert (told["session_id"], told["notify_on_complete"], "watch_patterns" in told) == (
+        notified,
+        True,
+        False,
+    )
+    assert (seen["session_id"], seen["watch_patterns"], seen["watch_hit"]) == (
+        watched,
+        ["ready", "failed"],
+        False,
+    )
     registry.submit_stdin(watched)
     events(1)
     assert registry.list_sessions(task_id="t")[2]["watch_hit"] is True
 
 
 # -- notices
-def test_an_end_is_notified_once_and_drained_by_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_is_notified_once_and_drained_by_its_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HERMES_SESSION_KEY", "chat:1")
     id = start("echo result; exit 5", notify_on_complete=True)
     [(event, _)] = events(1)
@@ -186,14 +235,20 @@ def test_an_end_is_notified_once_and_drained_by_its_session(monkeypatch: pytest.
     assert registry.drain_notifications("chat:2") == []
     assert registry.drain_notifications(owns_event=lambda event: False) == []
     [(event, text)] = registry.drain_notifications("chat:1")
-    assert (event["type"], event["session_id"], event["session_key"]) == ("completion", id, "chat:1")
+    assert (event["type"], event["session_id"], event["session_key"]) == (
+        "completion",
+        id,
+        "chat:1",
+    )
     assert (event["exit_code"], event["command"]) == (5, "echo result; exit 5")
     assert text.startswith("[IMPORTANT:")
     assert "result" in event["output"]
     assert registry.drain_notifications("chat:1") == []
 
 
-def test_an_end_that_comes_before_its_record_has_the_session_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_that_comes_before_its_record_has_the_session_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HERMES_SESSION_KEY", "chat:1")
     track, gate = registry.track, registry.notices
 
@@ -243,7 +298,9 @@ def test_a_front_end_is_asked_to_close_its_view() -> None:
 
 # -- starting
 def test_a_process_is_spawned_on_this_machine(tmp_path: Path) -> None:
-    session = registry.spawn_local("pwd; echo $GIVEN", str(tmp_path), "t", "chat:1", {"GIVEN": "yes"})
+    session = registry.spawn_local(
+        "pwd; echo $GIVEN", str(tmp_path), "t", "chat:1", {"GIVEN": "yes"}
+    )
     assert isinstance(session, hermes.ProcessSession)
     assert (session.task_id, session.session_key, session.cwd) == ("t", "chat:1", str(tmp_path))
     assert registry.wait(session.id)["output"] == f"{tmp_path}\nyes\n"
@@ -258,9 +315,13 @@ def environment(tmp_path: Path) -> Iterator[hermes.LocalEnvironment]:
     made.cleanup()
 
 
-def test_a_process_is_spawned_through_an_environment(environment: hermes.LocalEnvironment, tmp_path: Path) -> None:
+def test_a_process_is_spawned_through_an_environment(
+    environment: hermes.LocalEnvironment, tmp_path: Path
+) -> None:
     environment.execute("export GIVEN=yes")
-    session = registry.spawn_via_env(environment, "pwd; echo $GIVEN; cat; exit 6", task_id="t", session_key="k")
+    session = registry.spawn_via_env(
+        environment, "pwd; echo $GIVEN; cat; exit 6", task_id="t", session_key="k"
+    )
     assert session.pid_scope == "sandbox"
     assert registry.poll(session.id)["status"] == "running"
     assert registry.submit_stdin(session.id, "typed")["status"] == "ok"
@@ -272,7 +333,9 @@ def test_a_process_is_spawned_through_an_environment(environment: hermes.LocalEn
     assert registry.kill_process(other.id)["status"] == "killed"
 
 
-def test_a_process_in_a_container_is_found_again_by_the_next_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_in_a_container_is_found_again_by_the_next_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     need_engine("docker")
     monkeypatch.setenv("TERMINAL_ENV", "docker")
     monkeypatch.setenv("TERMINAL_DOCKER_IMAGE", need_variable("IMAGE_TOOLS"))
@@ -287,7 +350,11 @@ def test_a_process_in_a_container_is_found_again_by_the_next_process(monkeypatch
         assert registry.recover_from_checkpoint() == 1
         assert registry.recover_from_checkpoint() == 0
         found = registry.poll(id)
-        assert (found["status"], found["detached"], found["output_preview"]) == ("running", True, "begun\n")
+        assert (found["status"], found["detached"], found["output_preview"]) == (
+            "running",
+            True,
+            "begun\n",
+        )
         assert "earlier" in found["note"]
         [listed] = registry.list_sessions()
         assert (listed["session_id"], listed["detached"]) == (id, True)

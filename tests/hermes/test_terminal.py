@@ -28,12 +28,27 @@ def test_it_takes_the_arguments_of_the_original() -> None:
     parameters = inspect.signature(hermes.terminal_tool).parameters
     defaults = {name: one.default for name, one in parameters.items() if name != "command"}
     assert list(parameters)[:8] == [
-        "command", "background", "timeout", "task_id", "force", "workdir", "check_interval", "pty",
-    ]  # fmt: skip
+        "command",
+        "background",
+        "timeout",
+        "task_id",
+        "force",
+        "workdir",
+        "check_interval",
+        "pty",
+    ]
     assert defaults == {
-        "background": False, "timeout": None, "task_id": None, "force": False, "workdir": None, "check_interval": None,
-        "pty": False, "session_id": None, "notify_on_complete": False, "watch_patterns": None,
-    }  # fmt: skip
+        "background": False,
+        "timeout": None,
+        "task_id": None,
+        "force": False,
+        "workdir": None,
+        "check_interval": None,
+        "pty": False,
+        "session_id": None,
+        "notify_on_complete": False,
+        "watch_patterns": None,
+    }
 
 
 def test_a_command_answers_output_exit_code_and_error() -> None:
@@ -92,8 +107,14 @@ def test_a_background_process_answers_its_session() -> None:
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Fields:
     """The conversation of a gateway, as a watcher's record names it."""
-    route = {"platform": "telegram", "chat_id": "7", "user_id": "8", "user_name": "Ada", "thread_id": "9",
-             "message_id": "10"}  # fmt: skip
+    route = {
+        "platform": "telegram",
+        "chat_id": "7",
+        "user_id": "8",
+        "user_name": "Ada",
+        "thread_id": "9",
+        "message_id": "10",
+    }
     for name, value in {**route, "key": "chat:7"}.items():
         monkeypatch.setenv(f"HERMES_SESSION_{name.upper()}", value)
     return {"session_key": "chat:7", **route}
@@ -103,7 +124,12 @@ def test_a_short_check_interval_is_raised_and_queued(chat: Fields) -> None:
     answer = run("sleep 600", background=True, check_interval=5)
     assert "30" in answer["check_interval_note"]
     assert hermes.process_registry.pending_watchers == [
-        {"session_id": answer["session_id"], "check_interval": 30, "notify_on_complete": False, **chat}
+        {
+            "session_id": answer["session_id"],
+            "check_interval": 30,
+            "notify_on_complete": False,
+            **chat,
+        }
     ]
     assert "check_interval_note" not in run("sleep 600", background=True, check_interval=60)
 
@@ -112,12 +138,25 @@ def test_a_gateway_watches_a_process_whose_end_is_to_be_notified(chat: Fields) -
     answer = run("sleep 600", background=True, notify_on_complete=True)
     assert answer["notify_on_complete"] is True
     assert hermes.process_registry.pending_watchers == [
-        {"session_id": answer["session_id"], "check_interval": 5, "notify_on_complete": True, **chat}
+        {
+            "session_id": answer["session_id"],
+            "check_interval": 5,
+            "notify_on_complete": True,
+            **chat,
+        }
     ]
     record = hermes.process_registry.get(answer["session_id"])
     assert record is not None
-    assert (record.watcher_platform, record.watcher_chat_id, record.watcher_user_id) == ("telegram", "7", "8")
-    assert (record.watcher_thread_id, record.watcher_interval, record.session_key) == ("9", 5, "chat:7")
+    assert (record.watcher_platform, record.watcher_chat_id, record.watcher_user_id) == (
+        "telegram",
+        "7",
+        "8",
+    )
+    assert (record.watcher_thread_id, record.watcher_interval, record.session_key) == (
+        "9",
+        5,
+        "chat:7",
+    )
 
 
 def test_without_a_gateway_no_watcher_is_queued_for_a_notice() -> None:
@@ -152,12 +191,18 @@ DANGEROUS = "rm -rf /srv/hermetic-no-such-directory"
 
 def test_without_a_user_a_dangerous_command_is_blocked() -> None:
     answer = run(DANGEROUS)
-    assert (answer["exit_code"], answer["status"], answer["refused_by"]) == (-1, "blocked", "nobody")
+    assert (answer["exit_code"], answer["status"], answer["refused_by"]) == (
+        -1,
+        "blocked",
+        "nobody",
+    )
     assert "nobody can be asked here" in answer["error"]
     assert "said no" not in answer["error"]
 
 
-@pytest.mark.parametrize(("answer", "status"), [("once", None), ("deny", "blocked"), ("nonsense", "blocked")])
+@pytest.mark.parametrize(
+    ("answer", "status"), [("once", None), ("deny", "blocked"), ("nonsense", "blocked")]
+)
 def test_the_callback_decides(answer: str, status: str | None) -> None:
     asked: list[tuple[str, str]] = []
 
@@ -208,8 +253,11 @@ def test_force_runs_what_the_user_has_approved(monkeypatch: pytest.MonkeyPatch) 
 # -- environments
 def test_open_environments_are_listed_and_closed(tmp_path: Path) -> None:
     assert hermes.get_active_environments_info() == {
-        "count": 0, "task_ids": [], "workdirs": {}, "total_disk_usage_mb": 0.0,
-    }  # fmt: skip
+        "count": 0,
+        "task_ids": [],
+        "workdirs": {},
+        "total_disk_usage_mb": 0.0,
+    }
     run("true", task_id="a")
     run("export KEPT=1", task_id="b")
     info = hermes.get_active_environments_info()
@@ -225,7 +273,9 @@ def test_open_environments_are_listed_and_closed(tmp_path: Path) -> None:
 
 def test_overrides_hold_for_their_task(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
-    hermes.register_task_env_overrides("a", {"cwd": str(tmp_path / "own"), "docker_image": "none", "modal_image": "x"})
+    hermes.register_task_env_overrides(
+        "a", {"cwd": str(tmp_path / "own"), "docker_image": "none", "modal_image": "x"}
+    )
     assert run("pwd", task_id="a")["output"] == f"{tmp_path}/own\n"
     assert run("pwd", task_id="b")["output"] == f"{tmp_path}\n"
     hermes.clear_task_env_overrides("a")
@@ -271,7 +321,9 @@ def test_a_password_for_sudo_comes_from_the_callback(monkeypatch: pytest.MonkeyP
         hermes.cleanup_all_environments()
 
 
-def test_docker_runs_the_tools_in_one_container_for_each_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docker_runs_the_tools_in_one_container_for_each_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     need_engine("docker")
     monkeypatch.setenv("TERMINAL_ENV", "docker")
     monkeypatch.setenv("TERMINAL_DOCKER_IMAGE", "hermetic-test:no-such")

@@ -32,8 +32,16 @@ def plain_shell(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_shell_runs_in_its_workspace_with_few_variables(tmp_path: Path) -> None:
     session = hermes.start_terminal(" s1 ", tmp_path)
-    assert (session.session_id, session.workspace, session.rows, session.cols) == ("s1", str(tmp_path), 24, 80)
-    hermes.write_terminal("s1", "echo $PWD-$TERM-$COLORTERM-$HERMES_WEBUI_TERMINAL-$SECRET_TOKEN-$COLUMNS; stty size\n")
+    assert (session.session_id, session.workspace, session.rows, session.cols) == (
+        "s1",
+        str(tmp_path),
+        24,
+        80,
+    )
+    hermes.write_terminal(
+        "s1",
+        "echo $PWD-$TERM-$COLORTERM-$HERMES_WEBUI_TERMINAL-$SECRET_TOKEN-$COLUMNS; stty size\n",
+    )
     assert f"{tmp_path}-xterm-256color-truecolor-1--80" in wait_for(session, "24 80")
     assert hermes.get_terminal("s1") is session
     assert session.is_alive()

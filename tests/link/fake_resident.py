@@ -1,4 +1,6 @@
-"""The other end of a link, under a test's control: it greets, then sends whatever bytes it is given."""
+"""The other end of a link, under a test's control: it greets, then sends whatever bytes it is
+given.
+"""
 
 import asyncio
 import socket
@@ -12,7 +14,9 @@ GREETING = pack_frame(REPLY, 0, {"version": 1, "resident": "r1", "pid": 1})
 
 
 class FakeResident:
-    """Accepts one connection, and nobody listens any more after it; or, where it only hangs up at first, more."""
+    """Accepts one connection, and nobody listens any more after it; or, where it only hangs up at
+    first, more.
+    """
 
     def __init__(self, greeting: bytes = GREETING, *, hangs_up_at_first: bool = False) -> None:
         self.greeting: bytes | None = greeting  # None: hangs up at once

@@ -29,7 +29,9 @@ def loaded(archive: bytes) -> str:
     told = "f.FRAME_BODY, len(codes) > 0, f.pack.__code__.co_filename"
     script = f"{start}import {PACKAGE}.wire.frames as f; print({told})"
     given = starting_input(archive, b"")
-    said = subprocess.run([sys.executable, "-I", "-S", "-c", script], input=given, capture_output=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script], input=given, capture_output=True, check=True
+    )
     return said.stdout.decode()
 
 
@@ -52,7 +54,9 @@ def test_a_traceback_has_the_lines_of_the_source(for_this_python: bool) -> None:
     script = f"{start}import traceback\nfrom {PACKAGE}.wire import frames as f\ntry: f.unpack(b'\\xc1')\n"
     script += "except f.FrameError: print(traceback.format_exc())"
     given = starting_input(build_archive(for_this_python=for_this_python), b"")
-    said = subprocess.run([sys.executable, "-I", "-S", "-c", script], input=given, capture_output=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script], input=given, capture_output=True, check=True
+    )
     assert b"raise FrameError" in said.stdout
 
 
@@ -67,7 +71,9 @@ def test_garbage_is_collected_in_a_resident() -> None:
 @pytest.mark.parametrize("config", [b"", b"\xc1" * 10])
 def test_a_bad_configuration_ends_the_start(config: bytes) -> None:
     given = starting_input(build_archive(), config)
-    said = subprocess.run([sys.executable, "-I", "-S", "-c", BOOT], input=given, capture_output=True, timeout=20)
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", BOOT], input=given, capture_output=True, timeout=20
+    )
     assert said.returncode != 0
 
 
@@ -75,6 +81,8 @@ def test_an_old_python_refuses_by_a_frame() -> None:
     old = [str(path) for path in Path(sys.base_prefix).parent.glob("3.[67].*/bin/python3")]
     # Where there is none, this Python stands for one.
     script = BOOT if old else BOOT.replace("sys.version_info < (3, 8)", "True")
-    said = subprocess.run([*(old[:1] or [sys.executable]), "-I", "-S", "-c", script], input=b"", capture_output=True)
+    said = subprocess.run(
+        [*(old[:1] or [sys.executable]), "-I", "-S", "-c", script], input=b"", capture_output=True
+    )
     assert said.returncode == NO_PYTHON_CODE
     assert said.stdout == refusal_frame("NoPython", "python3 is older than 3.8")

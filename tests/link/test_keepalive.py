@@ -34,7 +34,9 @@ class Carrier:
         for end in (ours, theirs):
             end.setblocking(False)
         self._ends += [there, theirs]
-        self._tasks += [asyncio.ensure_future(_carry(*ends, cut)) for ends in ((there, theirs), (theirs, there))]
+        self._tasks += [
+            asyncio.ensure_future(_carry(*ends, cut)) for ends in ((there, theirs), (theirs, there))
+        ]
         return ours
 
     async def close(self) -> None:
@@ -57,7 +59,9 @@ async def _carry(source: socket.socket, target: socket.socket, cut: asyncio.Even
 
 
 @contextlib.asynccontextmanager
-async def carried(environment: hermetic.Environment, *, drops: bool = True) -> AsyncIterator[tuple[Link, Carrier]]:
+async def carried(
+    environment: hermetic.Environment, *, drops: bool = True
+) -> AsyncIterator[tuple[Link, Carrier]]:
     """A link to a local environment's resident over a carrier."""
     record = Records(runtime_root()).read(environment.id)
     assert record is not None
@@ -86,7 +90,10 @@ async def test_an_idle_connection_stays() -> None:
 
 
 async def test_a_resident_notices_a_caller_that_says_nothing() -> None:
-    async with hermetic.open("local") as environment, carried(environment, drops=False) as (link, carrier):
+    async with (
+        hermetic.open("local") as environment,
+        carried(environment, drops=False) as (link, carrier),
+    ):
         for _ in range(2):  # the first ping is sent after the first request and before the second
             await link.ask("info", answers.info)
         await clients(environment, 2)

@@ -5,7 +5,12 @@ import asyncio
 import pytest
 
 from hermetic.contract import limits
-from hermetic.contract.errors import EnvironmentUnavailable, InvalidArgument, UnknownProcess, Unreachable
+from hermetic.contract.errors import (
+    EnvironmentUnavailable,
+    InvalidArgument,
+    UnknownProcess,
+    Unreachable,
+)
 from hermetic.link import answers
 from hermetic.link.calls import Call, Following
 from hermetic.link.connection import Misbehaved
@@ -50,12 +55,17 @@ async def test_a_lie_ends_the_link_and_says_so(lie: bytes) -> None:
         (pack_frame(REPLY, 0, {"version": 1}), Misbehaved),
         (pack_frame(REPLY, 0, {"version": 9, "resident": "r", "pid": 1}), Misbehaved),
         (pack_frame(REPLY, 3, {"version": 1, "resident": "r", "pid": 1}), Misbehaved),
-        (pack_frame(ERROR, 0, {"error": "EnvironmentUnavailable", "message": "too old"}), EnvironmentUnavailable),
+        (
+            pack_frame(ERROR, 0, {"error": "EnvironmentUnavailable", "message": "too old"}),
+            EnvironmentUnavailable,
+        ),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", Misbehaved),
     ],
     ids=["incomplete", "a version not offered", "another number", "refused", "not a resident"],
 )
-async def test_a_bad_greeting_is_an_error_and_leaves_nothing_open(greeting: bytes, error: type[Exception]) -> None:
+async def test_a_bad_greeting_is_an_error_and_leaves_nothing_open(
+    greeting: bytes, error: type[Exception]
+) -> None:
     resident = FakeResident(greeting)
     with pytest.raises(error):
         await resident.link().open()
@@ -68,9 +78,15 @@ async def test_errors_are_what_the_resident_named() -> None:
     await link.open()
     questions = [asyncio.ensure_future(link.ask("list", answers.listed)) for _ in range(4)]
     await asyncio.sleep(0)
-    await resident.send(pack_frame(ERROR, 1, {"error": "UnknownProcess", "message": "m", "process": "p1"}))
-    await resident.send(pack_frame(ERROR, 2, {"error": "InvalidArgument", "message": "m", "argument": "cwd"}))
-    await resident.send(pack_frame(ERROR, 3, {"error": "FileNotFoundError", "message": "no such file: x"}))
+    await resident.send(
+        pack_frame(ERROR, 1, {"error": "UnknownProcess", "message": "m", "process": "p1"})
+    )
+    await resident.send(
+        pack_frame(ERROR, 2, {"error": "InvalidArgument", "message": "m", "argument": "cwd"})
+    )
+    await resident.send(
+        pack_frame(ERROR, 3, {"error": "FileNotFoundError", "message": "no such file: x"})
+    )
     await resident.send(pack_frame(ERROR, 4, {"error": "SystemExit", "message": "m"}))
     unknown, invalid, missing, other = await asyncio.gather(*questions, return_exceptions=True)
     assert isinstance(unknown, UnknownProcess)
@@ -103,7 +119,9 @@ async def test_output_that_goes_backwards_is_a_lie() -> None:
     came: list[tuple[int, bytes]] = []
     following = Following("p1", 0, lambda start, data: came.append((start, data)))
     end = link.send(following)
-    await resident.send(pack_frame(EVENT, 1, {"start": 0}, b"abc") + pack_frame(EVENT, 1, {"start": 9}, b"x"))
+    await resident.send(
+        pack_frame(EVENT, 1, {"start": 0}, b"abc") + pack_frame(EVENT, 1, {"start": 9}, b"x")
+    )
     await resident.send(pack_frame(EVENT, 1, {"start": 2}, b"c"))
     with pytest.raises(Misbehaved, match="again"):
         await end
@@ -121,7 +139,9 @@ async def test_a_cancelled_question_may_still_be_answered() -> None:
     question.cancel()
     with pytest.raises(asyncio.CancelledError):
         await question
-    await resident.send(pack_frame(REPLY, 1, {"processes": 0}) + pack_frame(REPLY, 2, {"processes": 0}))
+    await resident.send(
+        pack_frame(REPLY, 1, {"processes": 0}) + pack_frame(REPLY, 2, {"processes": 0})
+    )
     said, _ = await link.ask("list", answers.listed)
     assert said.processes == 0
     await link.close()
@@ -155,7 +175,9 @@ async def test_a_way_that_stays_broken_is_given_up_and_the_error_says_after_how_
     resident.fails = [Unreachable("no route")] * 100
     resident.hang_up()
     async with asyncio.timeout(20):
-        with pytest.raises(Unreachable, match=r"for [01] s no new one could be made \(no route\).*attach"):
+        with pytest.raises(
+            Unreachable, match=r"for [01] s no new one could be made \(no route\).*attach"
+        ):
             await question
     assert 3 <= resident.dialled <= 6  # pauses of 0.1, 0.2, 0.4 … seconds
     with pytest.raises(ResidentGone):
@@ -187,7 +209,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-async def test_the_callers_clock_ends_what_a_silent_resident_was_asked_and_it_may_come_back() -> None:
+async def test_the_callers_clock_ends_what_a_silent_resident_was_asked_and_it_may_come_back() -> (
+    None
+):
     resident, told = FakeResident(), list[bool]()
     link = Link(resident.dial, b"token", environment="fake", silence=0.5, on_stall=told.append)
     await link.open()

@@ -18,11 +18,29 @@ from tests.link.fake_resident import FakeResident
 from tests.sizes import scale
 
 INFO = {
-    "id": "p1", "kind": "process", "session": "", "command": "sleep 1", "pid": 17, "pty": False, "cwd": "/",
-    "started": 1.5, "duration": 0.5, "state": "ended", "ending": ["exited", 0], "out": 3, "err": None,
+    "id": "p1",
+    "kind": "process",
+    "session": "",
+    "command": "sleep 1",
+    "pid": 17,
+    "pty": False,
+    "cwd": "/",
+    "started": 1.5,
+    "duration": 0.5,
+    "state": "ended",
+    "ending": ["exited", 0],
+    "out": 3,
+    "err": None,
     "input": "closed",
-}  # fmt: skip
-RAN = {"ending": ["exited", 0], "duration": 0.1, "cwd": "/", "notes": ["n"], "out": [3, 3, 0], "log": "p1"}
+}
+RAN = {
+    "ending": ["exited", 0],
+    "duration": 0.1,
+    "cwd": "/",
+    "notes": ["n"],
+    "out": [3, 3, 0],
+    "log": "p1",
+}
 
 # Good answers to the requests that `ask_everything` sends, by their numbers.
 GOOD = [
@@ -32,7 +50,9 @@ GOOD = [
     pack_frame(EVENT, 4, {"start": 0}, b"some output"),
     pack_frame(EVENT, 5, {"event": "ended", "process": INFO}),
     pack_frame(REPLY, 6, {"process": INFO, "waiting": None}),
-    pack_frame(ERROR, 6, {"error": "UnknownProcess", "message": "no such process", "process": "p1"}),
+    pack_frame(
+        ERROR, 6, {"error": "UnknownProcess", "message": "no such process", "process": "p1"}
+    ),
 ]
 
 

@@ -57,7 +57,9 @@ def test_frames_come_back_whole_however_the_stream_is_cut(
 
 
 @given(frame_parts)
-def test_the_resident_packs_and_reads_the_same_frames(part: tuple[int, int, dict[str, object], bytes]) -> None:
+def test_the_resident_packs_and_reads_the_same_frames(
+    part: tuple[int, int, dict[str, object], bytes],
+) -> None:
     kind, number, header, body = part
     ours, theirs = pack_frame(*part), frames.pack_frame(*part)
     assert [opened(frame) for frame in greeted_reader().feed(theirs)] == [part]
@@ -89,10 +91,19 @@ def test_only_short_frames_are_welcome_before_the_greeting() -> None:
 
 @pytest.mark.parametrize(
     "header",
-    [b"", b"\xc0", b"\x93\x01\x02", b"\x92\x01\x02", b"\x93\xc2\x01\x80", b"\x93\x01\xa1x\x80", b"\x93\x01\x02\x80\x00",
-     b"\x93\x01\x02\xdd\xff\xff\xff\xff", b"\x93\x01\x02" + b"\x91" * 60000],
+    [
+        b"",
+        b"\xc0",
+        b"\x93\x01\x02",
+        b"\x92\x01\x02",
+        b"\x93\xc2\x01\x80",
+        b"\x93\x01\xa1x\x80",
+        b"\x93\x01\x02\x80\x00",
+        b"\x93\x01\x02\xdd\xff\xff\xff\xff",
+        b"\x93\x01\x02" + b"\x91" * 60000,
+    ],
     ids=lambda header: header[:9].hex(),
-)  # fmt: skip
+)
 def test_a_header_of_another_shape_is_refused(header: bytes) -> None:
     with pytest.raises(FrameError):
         greeted_reader().feed(PREFIX.pack(2 + len(header), len(header)) + header)
@@ -108,7 +119,9 @@ def test_a_long_frame_in_many_pieces_is_held_once() -> None:
     assert [frame.body for frame in came] == [body]
 
 
-@pytest.mark.parametrize("header", [{"env": {"A": "x" * 70000}}, {"cwd": "\udcff"}, {"n": 2**70}], ids=str)
+@pytest.mark.parametrize(
+    "header", [{"env": {"A": "x" * 70000}}, {"cwd": "\udcff"}, {"n": 2**70}], ids=str
+)
 def test_what_no_frame_can_carry_is_an_invalid_argument(header: dict[str, object]) -> None:
     with pytest.raises(InvalidArgument):
         pack_frame(1, 1, header)

@@ -1,4 +1,6 @@
-"""The official client, attached to a server of ours: in this process, or a `hermetic mcp` on its standard input."""
+"""The official client, attached to a server of ours: in this process, or a `hermetic mcp` on its
+standard input.
+"""
 
 import argparse
 import asyncio
@@ -22,27 +24,38 @@ from tests.sizes import is_full
 
 ERAS = ("legacy", "auto")  # a handshake client, and one of 2026-07-28
 
-Asked = Callable[[Any, mcp_types.ElicitRequestParams], Awaitable[mcp_types.ElicitResult | mcp_types.ErrorData]]
+Asked = Callable[
+    [Any, mcp_types.ElicitRequestParams], Awaitable[mcp_types.ElicitResult | mcp_types.ErrorData]
+]
 
 
 def server(*arguments: str, **variables: str) -> StdioServerParameters:
     """How to start the server in the runtime directory and the home of the tests."""
     kept = {name: os.environ[name] for name in ("HERMETIC_RUNTIME_DIR", "HOME", "PATH")}
     return StdioServerParameters(
-        command=sys.executable, args=["-m", "hermetic", "mcp", *arguments], env={**kept, **variables}
+        command=sys.executable,
+        args=["-m", "hermetic", "mcp", *arguments],
+        env={**kept, **variables},
     )
 
 
 @asynccontextmanager
 async def connected(
-    era: str, *arguments: str, variables: Mapping[str, str] = {}, stdio: bool = False, **options: Any
+    era: str,
+    *arguments: str,
+    variables: Mapping[str, str] = {},
+    stdio: bool = False,
+    **options: Any,
 ) -> AsyncIterator[Client]:
     """A client of a new server; it and all its environments end with the block.
 
-    The server runs in this process, unless its transport is what the test is about, or tests run at full size.
+    The server runs in this process, unless its transport is what the test is about, or tests run at
+    full size.
     """
     if stdio or is_full():
-        async with Client(stdio_client(server(*arguments, **variables)), mode=era, **options) as client:
+        async with Client(
+            stdio_client(server(*arguments, **variables)), mode=era, **options
+        ) as client:
             yield client
         return
     async with in_process(era, *arguments, variables=variables, **options) as client:
@@ -73,7 +86,9 @@ def options_of(arguments: Sequence[str], variables: Mapping[str, str]) -> ServeO
         return serve_options(given)
 
 
-async def answer(client: Client, tool: str, arguments: dict[str, Any], **options: Any) -> dict[str, Any]:
+async def answer(
+    client: Client, tool: str, arguments: dict[str, Any], **options: Any
+) -> dict[str, Any]:
     """The JSON answer of a tool."""
     result = await client.call_tool(tool, arguments, **options)
     block = result.content[0]
@@ -82,10 +97,18 @@ async def answer(client: Client, tool: str, arguments: dict[str, Any], **options
     return fields
 
 
-async def send_form(browser: httpx2.AsyncClient, page: httpx2.Response, secret: str) -> httpx2.Response:
-    """Sends the form of a page with the Origin that a browser sends under the page's own Referrer-Policy."""
+async def send_form(
+    browser: httpx2.AsyncClient, page: httpx2.Response, secret: str
+) -> httpx2.Response:
+    """Sends the form of a page with the Origin that a browser sends under the page's own
+    Referrer-Policy.
+    """
     url = page.url
-    origin = "null" if page.headers["referrer-policy"] == "no-referrer" else f"{url.scheme}://{url.netloc.decode()}"
+    origin = (
+        "null"
+        if page.headers["referrer-policy"] == "no-referrer"
+        else f"{url.scheme}://{url.netloc.decode()}"
+    )
     return await browser.post(url, data={"secret": secret}, headers={"Origin": origin})
 
 

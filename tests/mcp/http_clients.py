@@ -31,14 +31,22 @@ def token(server: ConsoleServer, *scopes: Scope) -> str:
 
 @asynccontextmanager
 async def over_http(
-    server: ConsoleServer, era: str, secret: str | None = None, headers: Mapping[str, str] = {}, **options: Any
+    server: ConsoleServer,
+    era: str,
+    secret: str | None = None,
+    headers: Mapping[str, str] = {},
+    **options: Any,
 ) -> AsyncIterator[Client]:
     """A client of the server, with a token of its own unless one is given."""
     sent = {"Authorization": f"Bearer {secret or token(server)}", **headers}
     async with (
-        httpx2.AsyncClient(headers=sent, trust_env=False, timeout=httpx2.Timeout(SECONDS, read=300.0)) as http_client,
+        httpx2.AsyncClient(
+            headers=sent, trust_env=False, timeout=httpx2.Timeout(SECONDS, read=300.0)
+        ) as http_client,
         Client(
-            streamable_http_client(f"{server.access.url}mcp", http_client=http_client), mode=era, **options
+            streamable_http_client(f"{server.access.url}mcp", http_client=http_client),
+            mode=era,
+            **options,
         ) as client,
     ):
         yield client

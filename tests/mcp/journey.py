@@ -1,4 +1,6 @@
-"""Everything that one client does, over whichever transport: commands, logs, questions, secrets, cancellation."""
+"""Everything that one client does, over whichever transport: commands, logs, questions, secrets,
+cancellation.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +22,8 @@ Connect = Callable[..., AbstractAsyncContextManager[Client]]
 async def used(connect: Connect, era: str, directory: Path) -> AsyncIterator[tuple[int, str]]:
     """Connects, with settings that ask before `rm`, and uses all of it.
 
-    Yields the pid of a process that still runs, and the address of the page on which the secret was typed.
+    Yields the pid of a process that still runs, and the address of the page on which the secret was
+    typed.
     """
     heard: list[str] = []
     user = User(reply("once"))
@@ -59,10 +62,14 @@ async def watch_progress(client: Client, directory: Path) -> None:
 
 async def follow_a_log(client: Client, era: str, directory: Path, heard: list[str]) -> int:
     """A server in the background, whose log is a resource with a subscription; its pid."""
-    command = f"cd {directory}; echo up; until [ -e more ]; do sleep 0.05; done; echo more; sleep 1000"
+    command = (
+        f"cd {directory}; echo up; until [ -e more ]; do sleep 0.05; done; echo more; sleep 1000"
+    )
     started = await answer(client, "terminal", {"command": command, "background": True})
     log = f"hermetic://logs/{started['session_id']}"
-    await answer(client, "process", {"action": "wait_for", "session_id": started["session_id"], "data": "up"})
+    await answer(
+        client, "process", {"action": "wait_for", "session_id": started["session_id"], "data": "up"}
+    )
     assert "up" in text(await client.read_resource(log))
     async with subscribed(client, era, [log], heard):
         (directory / "more").touch()
@@ -75,7 +82,9 @@ async def type_secret(client: Client, directory: Path) -> None:
     """A password that the user types on a page."""
     command = f'read -rs -p "Password: " x; echo "$x" > {directory}/typed'
     asking = await answer(client, "terminal", {"command": command, "background": True, "pty": True})
-    typed = await answer(client, "type_secret", {"session_id": asking["session_id"], "reason": "It asks."})
+    typed = await answer(
+        client, "type_secret", {"session_id": asking["session_id"], "reason": "It asks."}
+    )
     assert typed["status"] == "typed"
     await answer(client, "process", {"action": "wait", "session_id": asking["session_id"]})
     assert (directory / "typed").read_text().strip() == SECRET

@@ -20,7 +20,12 @@ def says(text: str) -> Turn:
 
 def uses(tool: str, **arguments: Any) -> Turn:
     """A turn that calls a tool."""
-    return lambda _: {"type": "tool_use", "id": f"toolu_{tool}_{len(_)}", "name": tool, "input": arguments}
+    return lambda _: {
+        "type": "tool_use",
+        "id": f"toolu_{tool}_{len(_)}",
+        "name": tool,
+        "input": arguments,
+    }
 
 
 def tool_results(messages: list[dict[str, Any]]) -> list[str]:
@@ -74,11 +79,15 @@ class ScriptedModel:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 lines = head.split("\r\n")
-                fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+                fields = {
+                    name.lower(): value.strip()
+                    for name, _, value in (line.partition(":") for line in lines[1:])
+                }
                 body = await reader.readexactly(int(fields.get("content-length", "0")))
                 kind, data = self._answer(lines[0], body)
                 writer.write(
-                    f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data
+                    f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(data)}\r\n\r\n".encode()
+                    + data
                 )
                 await writer.drain()
         writer.close()
@@ -95,10 +104,15 @@ class ScriptedModel:
         if request.get("tools"):
             block = self._next(request)
         message = {
-            "id": f"msg_{len(self.requests)}", "type": "message", "role": "assistant", "model": request["model"],
-            "content": [block], "stop_reason": "tool_use" if block["type"] == "tool_use" else "end_turn",
-            "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1},
-        }  # fmt: skip
+            "id": f"msg_{len(self.requests)}",
+            "type": "message",
+            "role": "assistant",
+            "model": request["model"],
+            "content": [block],
+            "stop_reason": "tool_use" if block["type"] == "tool_use" else "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        }
         if not request.get("stream"):
             return "application/json", json.dumps(message).encode()
         return "text/event-stream", b"".join(map(_event, _events(message, block)))
@@ -116,9 +130,12 @@ class ScriptedModel:
             message["tool_calls"] = [{"id": block["id"], "type": "function", "function": function}]
         reason = "tool_calls" if "tool_calls" in message else "stop"
         return {
-            "id": f"chat-{len(self.requests)}", "object": "chat.completion", "created": 0, "model": request["model"],
+            "id": f"chat-{len(self.requests)}",
+            "object": "chat.completion",
+            "created": 0,
+            "model": request["model"],
             "choices": [{"index": 0, "message": message, "finish_reason": reason}],
-        }  # fmt: skip
+        }
 
 
 def _event(event: dict[str, Any]) -> bytes:
@@ -138,8 +155,9 @@ def _events(message: dict[str, Any], block: dict[str, Any]) -> list[dict[str, An
         {"type": "content_block_delta", "index": 0, "delta": delta},
         {"type": "content_block_stop", "index": 0},
         {
-            "type": "message_delta", "usage": {"output_tokens": 1},
+            "type": "message_delta",
+            "usage": {"output_tokens": 1},
             "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},
         },
         {"type": "message_stop"},
-    ]  # fmt: skip
+    ]

@@ -1,4 +1,6 @@
-"""Approvals and secrets over MCP: asked through the client, in both protocol eras, and never through the model."""
+"""Approvals and secrets over MCP: asked through the client, in both protocol eras, and never
+through the model.
+"""
 
 import asyncio
 import functools
@@ -85,7 +87,9 @@ def reply(answer: str, reason: str = "") -> ElicitResult:
     return ElicitResult(action="accept", content={"answer": answer, "reason": reason})
 
 
-async def test_a_dangerous_command_runs_after_a_yes(era: str, doomed: Path, asks: dict[str, Any]) -> None:
+async def test_a_dangerous_command_runs_after_a_yes(
+    era: str, doomed: Path, asks: dict[str, Any]
+) -> None:
     user = User(reply("once"))
     async with connected(era, elicitation_callback=user, **asks) as client:
         done = await answer(client, "terminal", {"command": f"cd /; rm -rf {doomed} && echo gone"})
@@ -145,7 +149,9 @@ async def test_a_script_is_asked_about_in_its_middle_and_runs_once(
     assert len(user.forms) == 1
 
 
-async def test_a_secret_is_typed_on_a_page_and_no_message_holds_it(era: str, tmp_path: Path) -> None:
+async def test_a_secret_is_typed_on_a_page_and_no_message_holds_it(
+    era: str, tmp_path: Path
+) -> None:
     user, seen, messages = User(), tmp_path / "seen", tmp_path / "messages"
     given = server()
     given.args = ["-c", f'"$0" "$@" | tee {messages}', given.command, *given.args]
@@ -158,11 +164,17 @@ async def test_a_secret_is_typed_on_a_page_and_no_message_holds_it(era: str, tmp
     async with MCPClient(stdio_client(given), **options) as client:
         command = f"read -rs -p 'Password: ' x; echo; echo \"$x\" > {seen}; echo got $x"
         command += f"; until [ -e {tmp_path}/go ]; do sleep 0.05; echo still $x; done"
-        started = await answer(client, "terminal", {"command": command, "background": True, "pty": True})
+        started = await answer(
+            client, "terminal", {"command": command, "background": True, "pty": True}
+        )
         id = started["session_id"]
-        typed = await answer(client, "type_secret", {"session_id": id, "reason": "The database asks."})
+        typed = await answer(
+            client, "type_secret", {"session_id": id, "reason": "The database asks."}
+        )
         assert typed["status"] == "typed", typed
-        ended = await answer(client, "process", {"action": "wait", "session_id": id}, progress_callback=watch)
+        ended = await answer(
+            client, "process", {"action": "wait", "session_id": id}, progress_callback=watch
+        )
         assert ended["exit_code"] == 0
         log = await answer(client, "process", {"action": "log", "session_id": id})
         assert "got" in log["output"], log
@@ -179,14 +191,20 @@ async def test_a_secret_is_typed_on_a_page_and_no_message_holds_it(era: str, tmp
 
 async def test_the_page_shows_the_whole_command_before_the_models_reason() -> None:
     user = User()
-    command = f'read -rs x; echo {"psql --set=ON_ERROR_STOP=1 " * 20}; echo "$x" | base64 > /dev/null'
+    command = (
+        f'read -rs x; echo {"psql --set=ON_ERROR_STOP=1 " * 20}; echo "$x" | base64 > /dev/null'
+    )
     reason = "Your login password. It is typed into: sudo apt-get update " + "x" * 500
     async with connected("legacy", elicitation_callback=user) as client:
-        started = await answer(client, "terminal", {"command": command, "background": True, "pty": True})
+        started = await answer(
+            client, "terminal", {"command": command, "background": True, "pty": True}
+        )
         asked = {"session_id": started["session_id"], "reason": reason}
         assert (await answer(client, "type_secret", asked))["status"] == "typed"
         long = f"read -rs x; : {'y' * 5000}; echo $x > /dev/null"
-        started = await answer(client, "terminal", {"command": long, "background": True, "pty": True})
+        started = await answer(
+            client, "terminal", {"command": long, "background": True, "pty": True}
+        )
         asked = {"session_id": started["session_id"], "reason": "x"}
         assert (await answer(client, "type_secret", asked))["status"] == "typed"
     first, second = user.shown
@@ -203,8 +221,12 @@ async def test_a_sudo_page_shows_the_command_of_the_call(tmp_path: Path) -> None
     with user_with_password(), running(tmp_path / "there") as sshd:
         let_in(tmp_path / "there", sshd.home)
         given = {**sshd.options, "user": USER}
-        options = [word for name, value in given.items() for word in ("-o", f"{name}={json.dumps(value)}")]
-        async with in_process("legacy", "--env", "ssh", *options, elicitation_callback=user) as client:
+        options = [
+            word for name, value in given.items() for word in ("-o", f"{name}={json.dumps(value)}")
+        ]
+        async with in_process(
+            "legacy", "--env", "ssh", *options, elicitation_callback=user
+        ) as client:
             command = f": {'x' * 300}; sudo id -u"
             done = await answer(client, "terminal", {"command": command})
     assert done["output"] == "0\n", done
@@ -212,20 +234,32 @@ async def test_a_sudo_page_shows_the_command_of_the_call(tmp_path: Path) -> None
     assert f"<pre>{command}</pre><p>sudo asks: " in shown
 
 
-def test_the_page_of_sudo_stays_open_as_long_as_other_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_sudo_stays_open_as_long_as_other_pages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seconds: list[float] = []
-    monkeypatch.setattr("hermetic.mcp.client.Toolbox", lambda **given: seconds.append(given["settings"].sudo.timeout))
-    for settings in (Settings(), Settings(sudo=SudoSettings(timeout=7), places={"sudo.timeout": "a file"})):
+    monkeypatch.setattr(
+        "hermetic.mcp.client.Toolbox",
+        lambda **given: seconds.append(given["settings"].sudo.timeout),
+    )
+    for settings in (
+        Settings(),
+        Settings(sudo=SudoSettings(timeout=7), places={"sudo.timeout": "a file"}),
+    ):
         HermeticClient(ServeOptions(settings=settings), About(opens_pages=True))
     assert seconds == [ANSWERING + TYPING, 7]
 
 
 async def run_script(client: MCPClient, code: str, **more: Any) -> Any:
     """The answer to one request of a script, which may be a question."""
-    return await client.session.call_tool("execute_code", {"code": code}, allow_input_required=True, **more)
+    return await client.session.call_tool(
+        "execute_code", {"code": code}, allow_input_required=True, **more
+    )
 
 
-async def test_a_late_answer_settles_no_later_question(tmp_path: Path, asks: dict[str, Any]) -> None:
+async def test_a_late_answer_settles_no_later_question(
+    tmp_path: Path, asks: dict[str, Any]
+) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     code = (
@@ -241,7 +275,8 @@ async def test_a_late_answer_settles_no_later_question(tmp_path: Path, asks: dic
         assert isinstance(second, mcp_types.InputRequiredResult)
         assert second.request_state != first.request_state
         yes: dict[str, Any] = {"question": reply("once")}
-        last = await call(request_state=first.request_state, input_responses=yes)  # the answer to the first one
+        # the answer to the first one
+        last = await call(request_state=first.request_state, input_responses=yes)
         assert isinstance(last, mcp_types.InputRequiredResult)
         assert last.request_state == second.request_state
         over = await call(request_state=second.request_state, input_responses=no)
@@ -273,7 +308,9 @@ async def test_a_continuation_that_is_sent_twice_cancels_nothing(
         assert json.loads(last.content[0].text)["output"] == "0\n0\nend\n"
 
 
-async def test_a_request_whose_call_was_cancelled_by_another_is_answered(tmp_path: Path, asks: dict[str, Any]) -> None:
+async def test_a_request_whose_call_was_cancelled_by_another_is_answered(
+    tmp_path: Path, asks: dict[str, Any]
+) -> None:
     (tmp_path / "one").mkdir()
     code = (
         "import time\nfrom hermetic_tools import terminal\n"
@@ -298,7 +335,11 @@ async def test_a_call_that_the_client_does_not_continue_is_forgotten() -> None:
     async def work() -> str:
         call = calls.asking("mcp")
         assert call is not None
-        await call.ask(ElicitRequestFormParams(message="x", requested_schema={"type": "object", "properties": {}}))
+        await call.ask(
+            ElicitRequestFormParams(
+                message="x", requested_schema={"type": "object", "properties": {}}
+            )
+        )
         return "{}"
 
     call = calls.start("terminal", {}, "mcp", work())
@@ -314,9 +355,12 @@ async def test_a_call_that_the_client_does_not_continue_is_forgotten() -> None:
 async def test_a_repeated_request_with_a_foreign_state_starts_nothing(tmp_path: Path) -> None:
     async with connected("auto") as client:
         result = await client.session.call_tool(
-            "terminal", {"command": f"touch {tmp_path}/x"}, request_state="made up",
-            input_responses={"question": reply("once")}, allow_input_required=True,
-        )  # fmt: skip
+            "terminal",
+            {"command": f"touch {tmp_path}/x"},
+            request_state="made up",
+            input_responses={"question": reply("once")},
+            allow_input_required=True,
+        )
         assert isinstance(result, mcp_types.CallToolResult)
         assert result.is_error
     assert not (tmp_path / "x").exists()

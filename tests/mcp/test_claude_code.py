@@ -1,4 +1,6 @@
-"""The real Claude Code, with a scripted stand-in for its model, uses Hermetic over stdio and over HTTP."""
+"""The real Claude Code, with a scripted stand-in for its model, uses Hermetic over stdio and over
+HTTP.
+"""
 
 import asyncio
 import json
@@ -35,7 +37,17 @@ def claude() -> Path:
     program = CACHE / PACKAGE / "claude_agent_sdk" / "_bundled" / "claude"
     if not program.exists():
         CACHE.mkdir(exist_ok=True)
-        download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", str(CACHE), PACKAGE]
+        download = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "-d",
+            str(CACHE),
+            PACKAGE,
+        ]
         if subprocess.run(download).returncode != 0:
             unavailable(f"{PACKAGE} cannot be downloaded; is the package index reachable?")
         for wheel in CACHE.glob("claude_agent_sdk-*.whl"):
@@ -53,14 +65,20 @@ async def test_claude_code_runs_commands_has_a_question_answered_and_reads_a_log
     (project / "old").mkdir()
     (tmp_path / "config" / "hermetic").mkdir(parents=True)
     (tmp_path / "config" / "hermetic" / "config.toml").write_text(ASK)
-    model = ScriptedModel([
-        uses("mcp__hermetic__terminal", command="echo hello from $PWD"),
-        uses("mcp__hermetic__terminal", command="exec python3 -u -m http.server 0 --bind 127.0.0.1", background=True),
-        lambda messages: wait_for(started(messages)),
-        lambda messages: read(f"hermetic://logs/{started(messages)}"),
-        uses("mcp__hermetic__terminal", command="rm -rf old && echo gone"),
-        says("all done"),
-    ])  # fmt: skip
+    model = ScriptedModel(
+        [
+            uses("mcp__hermetic__terminal", command="echo hello from $PWD"),
+            uses(
+                "mcp__hermetic__terminal",
+                command="exec python3 -u -m http.server 0 --bind 127.0.0.1",
+                background=True,
+            ),
+            lambda messages: wait_for(started(messages)),
+            lambda messages: read(f"hermetic://logs/{started(messages)}"),
+            uses("mcp__hermetic__terminal", command="rm -rf old && echo gone"),
+            says("all done"),
+        ]
+    )
     async with model.serving(), configured(transport, project, tmp_path) as token:
         said = await converse(claude, model, project, tmp_path, token)
     assert said["result"] == "all done"
@@ -81,17 +99,30 @@ def started(messages: list[dict[str, Any]]) -> str:
 
 def wait_for(id: str) -> dict[str, Any]:
     arguments = {"action": "wait_for", "session_id": id, "data": "Serving", "timeout": 60}
-    return {"type": "tool_use", "id": "toolu_wait", "name": "mcp__hermetic__process", "input": arguments}
+    return {
+        "type": "tool_use",
+        "id": "toolu_wait",
+        "name": "mcp__hermetic__process",
+        "input": arguments,
+    }
 
 
 def read(uri: str) -> dict[str, Any]:
     arguments = {"server": "hermetic", "uri": uri}
-    return {"type": "tool_use", "id": "toolu_read", "name": "ReadMcpResourceTool", "input": arguments}
+    return {
+        "type": "tool_use",
+        "id": "toolu_read",
+        "name": "ReadMcpResourceTool",
+        "input": arguments,
+    }
 
 
 @asynccontextmanager
 async def configured(transport: str, project: Path, at: Path) -> AsyncIterator[str]:
-    """Writes the configuration of Claude Code; yields its token. A server for HTTP runs for the length of the block."""
+    """Writes the configuration of Claude Code; yields its token.
+
+    A server for HTTP runs for the length of the block.
+    """
     if transport == "stdio":
         entry = {"command": sys.executable, "args": ["-m", "hermetic", "mcp"]}
         (at / "mcp.json").write_text(json.dumps({"mcpServers": {"hermetic": entry}}))
@@ -107,23 +138,47 @@ async def configured(transport: str, project: Path, at: Path) -> AsyncIterator[s
         yield token.decode().strip()
 
 
-async def converse(claude: Path, model: ScriptedModel, project: Path, at: Path, token: str) -> dict[str, Any]:
-    """What Claude Code prints at the end. A hook of its own plays the user who answers the question."""
+async def converse(
+    claude: Path, model: ScriptedModel, project: Path, at: Path, token: str
+) -> dict[str, Any]:
+    """What Claude Code prints at the end.
+
+    A hook of its own plays the user who answers the question.
+    """
     accepts = {"hookEventName": "Elicitation", "action": "accept", "content": {"answer": "once"}}
     answers = f"cat > {at}/asked; echo {shlex.quote(json.dumps({'hookSpecificOutput': accepts}))}"
     hooks = {"Elicitation": [{"matcher": "", "hooks": [{"type": "command", "command": answers}]}]}
     (at / "settings.json").write_text(json.dumps({"hooks": hooks}))
     process = await asyncio.create_subprocess_exec(
-        claude, "-p", "go", "--output-format", "json", "--mcp-config", str(at / "mcp.json"), "--strict-mcp-config",
-        "--settings", str(at / "settings.json"), "--allowedTools", "mcp__hermetic,ReadMcpResourceTool", cwd=project,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+        claude,
+        "-p",
+        "go",
+        "--output-format",
+        "json",
+        "--mcp-config",
+        str(at / "mcp.json"),
+        "--strict-mcp-config",
+        "--settings",
+        str(at / "settings.json"),
+        "--allowedTools",
+        "mcp__hermetic,ReadMcpResourceTool",
+        cwd=project,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
         env={
-            "PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "CLAUDE_CONFIG_DIR": str(at / "claude"),
-            "HERMETIC_RUNTIME_DIR": os.environ["HERMETIC_RUNTIME_DIR"], "XDG_CONFIG_HOME": str(at / "config"),
-            "ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1",
-            "DISABLE_TELEMETRY": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "HERMETIC_TOKEN": token,
+            "PATH": os.environ["PATH"],
+            "HOME": os.environ["HOME"],
+            "CLAUDE_CONFIG_DIR": str(at / "claude"),
+            "HERMETIC_RUNTIME_DIR": os.environ["HERMETIC_RUNTIME_DIR"],
+            "XDG_CONFIG_HOME": str(at / "config"),
+            "ANTHROPIC_BASE_URL": model.url,
+            "ANTHROPIC_API_KEY": "none",
+            "DISABLE_AUTOUPDATER": "1",
+            "DISABLE_TELEMETRY": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "HERMETIC_TOKEN": token,
         },
-    )  # fmt: skip
+    )
     try:
         output, _ = await asyncio.wait_for(process.communicate(), 300)
     finally:

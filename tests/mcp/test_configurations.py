@@ -24,18 +24,42 @@ def test_a_configuration_starts_the_server_with_the_given_options(
     client: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = printed(
-        capsys, "--print-config", client, "--env", "docker", "--image", "a b", "--directory", "d", "--wait", "9",
-        "-o", 'env={"A": "1"}',
-    )  # fmt: skip
+        capsys,
+        "--print-config",
+        client,
+        "--env",
+        "docker",
+        "--image",
+        "a b",
+        "--directory",
+        "d",
+        "--wait",
+        "9",
+        "-o",
+        'env={"A": "1"}',
+    )
     found: dict[str, Any] = tomllib.loads(text) if client == "codex" else json.loads(text)
     [servers] = found.values()
     assert servers["hermetic"]["command"] == "hermetic"
-    options = ["--env", "docker", "--image", "a b", "--directory", "d", "--wait", "9", "-o", 'env={"A": "1"}']
+    options = [
+        "--env",
+        "docker",
+        "--image",
+        "a b",
+        "--directory",
+        "d",
+        "--wait",
+        "9",
+        "-o",
+        'env={"A": "1"}',
+    ]
     assert servers["hermetic"]["args"] == ["mcp", *options]
 
 
 @pytest.mark.parametrize("client", ["codex", "cursor", "vscode", "gemini"])
-def test_the_documentation_shows_what_is_printed(client: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_documentation_shows_what_is_printed(
+    client: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = printed(capsys, "--print-config", client, "--env", "sandbox")
     blocks = [block.partition("\n")[2] for block in PAGE.read_text().split("```")[1::2]]
     parse: Any = tomllib.loads if client == "codex" else json.loads
@@ -43,12 +67,16 @@ def test_the_documentation_shows_what_is_printed(client: str, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("client", CONFIGURATIONS)
-def test_a_configuration_connects_to_a_server_over_http(client: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_configuration_connects_to_a_server_over_http(
+    client: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["mcp", "--print-config", client, "--url", "http://127.0.0.1:7625/"]) == 0
     printed = capsys.readouterr()
     parse: Any = tomllib.loads if client == "codex" else json.loads
     found = parse(printed.out)
-    [server] = next(found[key] for key in ("mcpServers", "servers", "mcp_servers") if key in found).values()
+    [server] = next(
+        found[key] for key in ("mcpServers", "servers", "mcp_servers") if key in found
+    ).values()
     assert "http://127.0.0.1:7625/mcp" in (server.get("url"), server.get("httpUrl"))
     assert ("HERMETIC_TOKEN" in printed.out) == (client != "vscode")
     assert "hermetic serve token --scope mcp" in printed.err
@@ -57,7 +85,9 @@ def test_a_configuration_connects_to_a_server_over_http(client: str, capsys: pyt
 
 
 @pytest.mark.parametrize("words", [["--env", "docker"], ["-o", "lease=1"], ["--wait", "9"]])
-def test_options_of_the_server_do_not_go_with_a_url(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_the_server_do_not_go_with_a_url(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["mcp", "--print-config", "codex", "--url", "http://127.0.0.1:7625", *words]) == 2
     assert "does not go with --url" in capsys.readouterr().err
 

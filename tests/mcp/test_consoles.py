@@ -15,7 +15,9 @@ from tests.mcp.clients import ERAS, answer, connected
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_without_forms_asks_where_a_console_attends(era: str) -> None:
     async with connected(era) as client, ApprovalWatch("console") as console:
-        assert "nobody can be asked" in (await answer(client, "terminal", {"command": BAD}))["error"]
+        assert (
+            "nobody can be asked" in (await answer(client, "terminal", {"command": BAD}))["error"]
+        )
         with console.attend():
             call = asyncio.create_task(answer(client, "terminal", {"command": BAD}))
             await console.answer((await pending(console)).id, "once")
@@ -33,7 +35,10 @@ async def test_a_console_answers_before_the_clients_own_form() -> None:
             closed.set()
         raise AssertionError
 
-    async with connected("legacy", elicitation_callback=user) as client, ApprovalWatch("console") as console:
+    async with (
+        connected("legacy", elicitation_callback=user) as client,
+        ApprovalWatch("console") as console,
+    ):
         call = asyncio.create_task(answer(client, "terminal", {"command": BAD}))
         request = await pending(console)
         async with asyncio.timeout(60):

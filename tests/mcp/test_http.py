@@ -1,4 +1,6 @@
-"""MCP over streamable HTTP at `/mcp` of `hermetic serve`, with the official client in both protocol eras."""
+"""MCP over streamable HTTP at `/mcp` of `hermetic serve`, with the official client in both protocol
+eras.
+"""
 
 import asyncio
 import functools
@@ -60,7 +62,9 @@ def settings(asks: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("settings")
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_client_uses_everything_over_http_and_leaves_nothing(era: str, tmp_path: Path) -> None:
+async def test_a_client_uses_everything_over_http_and_leaves_nothing(
+    era: str, tmp_path: Path
+) -> None:
     async with mcp_server(lease=5) as server:
         async with used(functools.partial(over_http, server), era, tmp_path) as (pid, page):
             assert page.startswith(f"{server.access.url}mcp/secret/")
@@ -80,17 +84,29 @@ async def test_clients_share_nothing_whatever_token_they_have(era: str) -> None:
         ):
             await answer(one, "terminal", {"command": "mine=1"})
             for client in (same_token, same_token_named, other):
-                assert (await answer(client, "terminal", {"command": "echo ${mine-no}"}))["output"] == "no\n"
+                assert (await answer(client, "terminal", {"command": "echo ${mine-no}"}))[
+                    "output"
+                ] == "no\n"
             own_task = {"meta": {"hermetic/task": "other"}}
-            assert (await answer(one, "terminal", {"command": "echo ${mine-no}"}, **own_task))["output"] == "no\n"
-            assert (await answer(one, "terminal", {"command": "echo ${mine-no}"}))["output"] == "1\n"
+            assert (await answer(one, "terminal", {"command": "echo ${mine-no}"}, **own_task))[
+                "output"
+            ] == "no\n"
+            assert (await answer(one, "terminal", {"command": "echo ${mine-no}"}))[
+                "output"
+            ] == "1\n"
 
 
 async def test_a_session_answers_the_token_that_began_it_alone() -> None:
     initialize = {
-        "jsonrpc": "2.0", "id": 1, "method": "initialize",
-        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
-    }  # fmt: skip
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "x", "version": "1"},
+        },
+    }
     listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
     sent = {"Accept": "application/json, text/event-stream"}
     async with mcp_server() as server:
@@ -103,11 +119,17 @@ async def test_a_session_answers_the_token_that_began_it_alone() -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_client_that_disappears_leaves_nothing_after_its_lease(era: str, tmp_path: Path) -> None:
+async def test_a_client_that_disappears_leaves_nothing_after_its_lease(
+    era: str, tmp_path: Path
+) -> None:
     async with mcp_server(lease=5) as server:
-        program = LEAVING.format(url=f"{server.access.url}mcp", token=token(server), era=era, folder=tmp_path)
+        program = LEAVING.format(
+            url=f"{server.access.url}mcp", token=token(server), era=era, folder=tmp_path
+        )
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
-        await eventually(lambda: (tmp_path / "two").exists() and bool((tmp_path / "two").read_text()))
+        await eventually(
+            lambda: (tmp_path / "two").exists() and bool((tmp_path / "two").read_text())
+        )
         pids = [int((tmp_path / name).read_text()) for name in ("one", "two")]
         process.kill()
         await process.wait()
@@ -125,8 +147,13 @@ async def test_an_open_question_outlasts_the_lease(tmp_path: Path) -> None:
         return await user(context, params)
 
     (doomed := tmp_path / "old").mkdir()
-    async with mcp_server(lease=0.3) as server, over_http(server, "auto", elicitation_callback=think) as client:
-        call = asyncio.create_task(answer(client, "terminal", {"command": f"x=1; cd /; rm -rf {doomed}"}))
+    async with (
+        mcp_server(lease=0.3) as server,
+        over_http(server, "auto", elicitation_callback=think) as client,
+    ):
+        call = asyncio.create_task(
+            answer(client, "terminal", {"command": f"x=1; cd /; rm -rf {doomed}"})
+        )
         await asyncio.sleep(1.5)
         answered.set()
         assert (await call)["exit_code"] == 0
@@ -140,10 +167,16 @@ async def test_many_clients_at_once_over_http_have_an_environment_each() -> None
 
         async def one(number: int) -> None:
             async with over_http(server, ERAS[number % 2]) as client:
-                assert (await answer(client, "terminal", {"command": f"mine={number}"}))["exit_code"] == 0
-                started = await answer(client, "terminal", {"command": "sleep 1000", "background": True})
+                assert (await answer(client, "terminal", {"command": f"mine={number}"}))[
+                    "exit_code"
+                ] == 0
+                started = await answer(
+                    client, "terminal", {"command": "sleep 1000", "background": True}
+                )
                 pids.append(started["pid"])
-                assert (await answer(client, "terminal", {"command": "echo $mine"}))["output"] == f"{number}\n"
+                assert (await answer(client, "terminal", {"command": "echo $mine"}))[
+                    "output"
+                ] == f"{number}\n"
 
         await asyncio.gather(*map(one, range(count)))
     assert len(set(pids)) == count
@@ -163,13 +196,20 @@ async def test_only_a_token_with_the_scope_is_let_in() -> None:
     discover = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     async with mcp_server() as server:
         nobody = await HttpClient(server).send("POST", "/mcp", discover)
-        assert (nobody.status, nobody.headers["www-authenticate"]) == (401, 'Bearer realm="hermetic"')
-        wrong = await HttpClient(server).send("POST", "/mcp", discover, headers={"Authorization": "Bearer x"})
+        assert (nobody.status, nobody.headers["www-authenticate"]) == (
+            401,
+            'Bearer realm="hermetic"',
+        )
+        wrong = await HttpClient(server).send(
+            "POST", "/mcp", discover, headers={"Authorization": "Bearer x"}
+        )
         assert wrong.status == 401
         viewer = await HttpClient(server, "view").send("POST", "/mcp", discover)
         assert (viewer.status, viewer.code) == (403, "scope_missing")
         client = HttpClient(server, "mcp")
-        foreign = await client.send("POST", "/mcp", discover, headers={"Origin": "http://evil.example"})
+        foreign = await client.send(
+            "POST", "/mcp", discover, headers={"Origin": "http://evil.example"}
+        )
         assert (foreign.status, foreign.code) == (403, "foreign_origin")
         named = await client.send("POST", "/mcp", discover, headers={"Host": "evil.example"})
         assert (named.status, named.code) == (403, "wrong_host")
@@ -186,21 +226,28 @@ async def test_only_a_token_with_the_scope_is_let_in() -> None:
 
 async def test_the_command_line_makes_a_token_and_checks_the_environments_of_clients() -> None:
     made = command_line("serve", "token", "--scope", "mcp")
-    async with mcp_server() as server, over_http(server, "auto", made.stdout.decode().strip()) as client:
+    async with (
+        mcp_server() as server,
+        over_http(server, "auto", made.stdout.decode().strip()) as client,
+    ):
         assert (await client.list_tools()).tools
     for words in (["--env", "nonsense"], ["-o", "nonsense=1"]):
         wrong = command_line("serve", "--port", "0", *words)
         assert (wrong.returncode, b"nonsense" in wrong.stderr) == (2, True)
 
 
-async def test_a_revoked_token_ends_what_is_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_revoked_token_ends_what_is_open(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(mcp_door, "TOKEN_CHECK_SECONDS", 0.05)
     async with mcp_server(lease=1) as server:
         secret = token(server)
         async with over_http(server, "auto", secret) as client:
             command = f"echo $$ > {tmp_path}/pid; sleep 1000"
             call = asyncio.create_task(client.call_tool("terminal", {"command": command}))
-            await eventually(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
+            await eventually(
+                lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text())
+            )
             found = server.access.store.find(secret, "bearer")
             assert found is not None
             server.access.store.revoke(found)
@@ -210,9 +257,13 @@ async def test_a_revoked_token_ends_what_is_open(monkeypatch: pytest.MonkeyPatch
         await eventually(lambda: environments() == [])
 
 
-async def test_without_the_extra_the_answer_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_extra_the_answer_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "mcp" else find(name))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "mcp" else find(name)
+    )
     async with mcp_server() as server:
         missing = await HttpClient(server).send("POST", "/mcp", {})
         assert missing.status == 501

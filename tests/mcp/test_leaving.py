@@ -17,7 +17,11 @@ from tests.mcp.clients import ERAS, answer, connected, eventually, in_process
 from tests.scenarios.living import is_alive
 from tests.sizes import scale
 
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+HELLO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "x", "version": "1"},
+}
 
 
 class Server:
@@ -52,9 +56,15 @@ class Server:
 async def started(*arguments: str) -> AsyncIterator[Server]:
     """A server of our own; it is killed at the end if it still runs."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hermetic", "mcp", *arguments, stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE, limit=1 << 16,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "hermetic",
+        "mcp",
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=1 << 16,
+    )
     try:
         yield Server(process)
     finally:
@@ -71,7 +81,9 @@ async def test_a_killed_server_leaves_nothing_after_its_lease() -> None:
         server.process.kill()
         await server.process.wait()
         await eventually(lambda: not is_alive(pid))
-        await eventually(lambda: not [name for name in os.listdir(runtime_root()) if not name.startswith(".")])
+        await eventually(
+            lambda: not [name for name in os.listdir(runtime_root()) if not name.startswith(".")]
+        )
 
 
 @pytest.mark.parametrize("numbers", [[signal.SIGHUP], [signal.SIGTERM] * 3])
@@ -99,7 +111,9 @@ async def test_a_client_that_stops_reading_is_left_when_it_closes() -> None:
         assert not is_alive(pid)
 
 
-async def test_a_client_whose_page_fails_to_close_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_whose_page_fails_to_close_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def fail(_: SecretPages) -> None:
         raise OSError("the page does not close")
 
@@ -108,7 +122,9 @@ async def test_a_client_whose_page_fails_to_close_leaves_no_process(monkeypatch:
 
     async def leave() -> None:
         async with in_process("legacy") as client:
-            started = await answer(client, "terminal", {"command": "sleep 1000", "background": True})
+            started = await answer(
+                client, "terminal", {"command": "sleep 1000", "background": True}
+            )
             pids.append(started["pid"])
 
     with pytest.raises(OSError, match="does not close"):
@@ -125,7 +141,9 @@ async def test_many_clients_at_once_have_an_environment_each_and_leave_nothing()
         async with connected(ERAS[number % 2]) as client:
             first = await answer(client, "terminal", {"command": f"mine={number}"})
             assert first["exit_code"] == 0
-            started = await answer(client, "terminal", {"command": "sleep 1000", "background": True})
+            started = await answer(
+                client, "terminal", {"command": "sleep 1000", "background": True}
+            )
             pids.append(started["pid"])
             second = await answer(client, "terminal", {"command": "echo $mine"})
             assert second["output"] == f"{number}\n"

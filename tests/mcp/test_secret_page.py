@@ -27,7 +27,10 @@ async def page() -> AsyncIterator[tuple[Page, httpx2.AsyncClient]]:
 async def test_what_is_typed_arrives_and_the_page_is_gone() -> None:
     async with page() as (opened, browser):
         shown = await browser.get(opened.url)
-        assert "<pre>cat &lt;b&gt;x&lt;/b&gt;\n\\u202ey</pre><p>For &lt;i&gt;x&lt;/i&gt;</p>" in shown.text
+        assert (
+            "<pre>cat &lt;b&gt;x&lt;/b&gt;\n\\u202ey</pre><p>For &lt;i&gt;x&lt;/i&gt;</p>"
+            in shown.text
+        )
         assert shown.headers["cache-control"] == "no-store"
         assert "default-src 'none'" in shown.headers["content-security-policy"]
         assert "It is empty" in (await send_form(browser, shown, "")).text
@@ -48,7 +51,9 @@ async def test_what_is_typed_arrives_and_the_page_is_gone() -> None:
 )
 async def test_a_foreign_page_cannot_send_a_secret(headers: dict[str, str], status: int) -> None:
     async with page() as (opened, browser):
-        assert (await browser.post(opened.url, data={"secret": "x"}, headers=headers)).status_code == status
+        assert (
+            await browser.post(opened.url, data={"secret": "x"}, headers=headers)
+        ).status_code == status
         assert not opened.typed.done()
 
 
@@ -63,7 +68,12 @@ async def test_another_address_shows_nothing() -> None:
 async def test_rubbish_is_answered_by_closing() -> None:
     async with page() as (opened, _):
         port = int(opened.url.split(":")[2].split("/")[0])
-        for rubbish in (b"\r\n\r\n", b"GET\r\n\r\n", b"x" * 200_000, b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"):
+        for rubbish in (
+            b"\r\n\r\n",
+            b"GET\r\n\r\n",
+            b"x" * 200_000,
+            b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        ):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(rubbish)
             with contextlib.suppress(ConnectionError):
@@ -87,7 +97,10 @@ async def test_a_page_that_was_given_up_is_gone() -> None:
 async def test_pages_that_open_at_once_share_one_address() -> None:
     pages = SecretPages()
     try:
-        async with contextlib.AsyncExitStack() as stack, httpx2.AsyncClient(trust_env=False) as browser:
+        async with (
+            contextlib.AsyncExitStack() as stack,
+            httpx2.AsyncClient(trust_env=False) as browser,
+        ):
             opened = await asyncio.gather(
                 *(stack.enter_async_context(pages.page(Purpose(name, ""))) for name in ("x", "y"))
             )

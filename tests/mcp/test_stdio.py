@@ -31,7 +31,9 @@ async def test_a_client_finds_the_tools_and_runs_commands_in_one_shell(era: str)
     async with connected(era, stdio=True) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) >= LISTED
-        hints = {name: tool.annotations for name, tool in tools.items() if tool.annotations is not None}
+        hints = {
+            name: tool.annotations for name, tool in tools.items() if tool.annotations is not None
+        }
         assert hints.keys() == tools.keys()
         only_read = {name for name, one in hints.items() if one.read_only_hint}
         assert only_read - {"web_extract", "web_search"} == {"read_file", "search_files"}
@@ -87,7 +89,9 @@ async def test_clients_and_their_tasks_share_nothing() -> None:
         await answer(one, "terminal", {"command": "mine=1; sleep 1000 &"})
         other = {"meta": {"hermetic/task": "other"}}
         for client, options in ((two, {}), (one, other)):
-            seen = await answer(client, "terminal", {"command": "echo ${mine-nothing}; jobs"}, **options)
+            seen = await answer(
+                client, "terminal", {"command": "echo ${mine-nothing}; jobs"}, **options
+            )
             assert seen["output"] == "nothing\n"
         assert (await answer(one, "terminal", {"command": "echo $mine"}))["output"] == "1\n"
 
@@ -114,18 +118,26 @@ async def test_a_named_task_outlives_its_client() -> None:
 
 def first_request(version: str, method: str = "initialize") -> bytes:
     """The first line of a client."""
-    about: dict[str, Any] = {"protocolVersion": version, "clientInfo": {"name": "x", "version": "1"}}
+    about: dict[str, Any] = {
+        "protocolVersion": version,
+        "clientInfo": {"name": "x", "version": "1"},
+    }
     params = {**about, "capabilities": {}}
     if method == "server/discover":
         meta = {**about, "clientCapabilities": {}}
-        params = {"_meta": {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()}}
+        params = {
+            "_meta": {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()}
+        }
     return json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).encode()
 
 
 @pytest.mark.parametrize(
     ("method", "version"),
     [
-        *(("initialize", version) for version in (*HANDSHAKE_PROTOCOL_VERSIONS, "2026-07-28", "1999-01-01")),
+        *(
+            ("initialize", version)
+            for version in (*HANDSHAKE_PROTOCOL_VERSIONS, "2026-07-28", "1999-01-01")
+        ),
         *(("server/discover", version) for version in MODERN_PROTOCOL_VERSIONS),
     ],
 )

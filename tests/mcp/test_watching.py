@@ -1,4 +1,6 @@
-"""Progress; logs, files and recordings as resources; subscriptions, long commands, in both protocol eras."""
+"""Progress; logs, files and recordings as resources; subscriptions, long commands, in both protocol
+eras.
+"""
 
 import asyncio
 import base64
@@ -71,26 +73,34 @@ async def test_a_silent_command_gives_a_sign_of_life(monkeypatch: pytest.MonkeyP
         alive.set()
 
     async with in_process("legacy") as client:
-        call = asyncio.create_task(answer(client, "terminal", {"command": "sleep 1000"}, progress_callback=watch))
+        call = asyncio.create_task(
+            answer(client, "terminal", {"command": "sleep 1000"}, progress_callback=watch)
+        )
         await alive.wait()
         call.cancel()
     assert seen[0].startswith("running for ")
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_command_that_outlives_the_clients_patience_continues_as_a_process(era: str, tmp_path: Path) -> None:
+async def test_a_command_that_outlives_the_clients_patience_continues_as_a_process(
+    era: str, tmp_path: Path
+) -> None:
     go = tmp_path / "go"
     async with connected(era, "--wait", "1") as client:
         command = f"until [ -e {go} ]; do sleep 0.05; done; echo done"
         for more in ({}, {"timeout": 100, "on_timeout": "kill"}):
             held = await answer(client, "terminal", {"command": command, **more})
             assert held["status"] == "yielded", held
-        waited = await answer(client, "process", {"action": "wait", "session_id": held["session_id"], "timeout": 90})
+        waited = await answer(
+            client, "process", {"action": "wait", "session_id": held["session_id"], "timeout": 90}
+        )
         assert waited["status"] == "timeout"
         script = await answer(client, "execute_code", {"code": "import time\ntime.sleep(1000)"})
         assert script["status"] == "yielded", script
         go.touch()
-        ended = await answer(client, "process", {"action": "wait", "session_id": held["session_id"]})
+        ended = await answer(
+            client, "process", {"action": "wait", "session_id": held["session_id"]}
+        )
         assert "done" in ended["output"]
 
 
@@ -146,9 +156,11 @@ async def test_the_log_of_a_background_server_is_a_resource(era: str, tmp_path: 
         (tmp_path / "hello.txt").write_text("hi")
         command = f"cd {tmp_path}; exec python3 -u -m http.server 0 --bind 127.0.0.1"
         started = await answer(client, "terminal", {"command": command, "background": True})
-        await answer(client, "process", {
-            "action": "wait_for", "session_id": started["session_id"], "data": "Serving HTTP"
-        })  # fmt: skip
+        await answer(
+            client,
+            "process",
+            {"action": "wait_for", "session_id": started["session_id"], "data": "Serving HTTP"},
+        )
         [listed] = (await client.list_resources()).resources
         assert listed.uri == f"hermetic://logs/{started['session_id']}"
         assert "Serving HTTP on 127.0.0.1" in text(await client.read_resource(listed.uri))
@@ -161,7 +173,10 @@ async def test_a_file_is_a_resource_and_a_protected_one_is_not(era: str, tmp_pat
     (tmp_path / "dot.png").write_bytes(bytes.fromhex("89504e470d0a1a0a") + bytes(100))
     async with connected(era) as client:
         for _ in range(5):  # a client may read as often as it likes
-            assert text(await client.read_resource(f"hermetic://files{tmp_path}/notes.txt")) == "1|one\ntwo"
+            assert (
+                text(await client.read_resource(f"hermetic://files{tmp_path}/notes.txt"))
+                == "1|one\ntwo"
+            )
         picture = (await client.read_resource(f"hermetic://files{tmp_path}/dot.png")).contents[0]
         assert isinstance(picture, mcp_types.BlobResourceContents)
         assert picture.mime_type == "image/png"
@@ -179,7 +194,9 @@ async def test_a_file_that_read_file_does_not_show_is_no_resource(tmp_path: Path
     secret = b"key=AKIA" + b"IOSFODNN7" + b"EXAMPLQ\n\0\n"
     for name in ("key.txt", "key.zip", "key.png"):
         (tmp_path / name).write_bytes(secret)
-    (tmp_path / "huge.png").write_bytes(bytes.fromhex("89504e470d0a1a0a") + bytes(resources.MOST_IMAGE))
+    (tmp_path / "huge.png").write_bytes(
+        bytes.fromhex("89504e470d0a1a0a") + bytes(resources.MOST_IMAGE)
+    )
     async with connected("auto") as client:
         for name in ("key.txt", "key.zip", "key.png"):
             with pytest.raises(MCPError, match="is a binary file, not text"):
@@ -232,7 +249,9 @@ async def test_a_resource_of_another_task_opens_no_environment(tmp_path: Path) -
 
 @pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_recording_is_a_resource_of_the_client_whose_environment_it_shows(era: str, tmp_path: Path) -> None:
+async def test_a_recording_is_a_resource_of_the_client_whose_environment_it_shows(
+    era: str, tmp_path: Path
+) -> None:
     heard: list[str] = []
 
     async def hear(message: Any) -> None:
@@ -244,7 +263,9 @@ async def test_a_recording_is_a_resource_of_the_client_whose_environment_it_show
         command = f"echo one; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo two"
         started = await answer(client, "terminal", {"command": command, "background": True})
         record = ("-m", "hermetic", "record", started["session_id"])
-        recorder = await asyncio.create_subprocess_exec(sys.executable, *record, stdout=DEVNULL, stderr=DEVNULL)
+        recorder = await asyncio.create_subprocess_exec(
+            sys.executable, *record, stdout=DEVNULL, stderr=DEVNULL
+        )
         try:
             while len(listed := (await client.list_resources()).resources) < 2:  # noqa: ASYNC110 - nothing reports it
                 await asyncio.sleep(0.05)
@@ -262,12 +283,18 @@ async def test_a_recording_is_a_resource_of_the_client_whose_environment_it_show
         assert (header["version"], header["hermetic"]["process"]) == (2, started["session_id"])
         assert [data for _, kind, data in events if kind == "o"] == ["one\r\n", "two\r\n"]
         assert (await other.list_resources()).resources == []
-        for stranger, name in ((other, uri), (client, "hermetic://recordings/../x"), (client, f"{uri}0")):
+        for stranger, name in (
+            (other, uri),
+            (client, "hermetic://recordings/../x"),
+            (client, f"{uri}0"),
+        ):
             with pytest.raises(MCPError, match=r"no recording .* of this environment is kept"):
                 await stranger.read_resource(name)
 
 
-async def test_a_long_recording_is_cut_after_a_whole_event(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_long_recording_is_cut_after_a_whole_event(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(resources, "MOST_RECORDING", 400)
     async with in_process("auto") as client:
@@ -280,7 +307,9 @@ async def test_a_long_recording_is_cut_after_a_whole_event(monkeypatch: pytest.M
             for number in range(100):
                 writer.output(number, b"line\r\n")
             writer.close()
-        *_, last, mark = map(json.loads, text(await client.read_resource(f"hermetic://recordings/{id}")).splitlines())
+        *_, last, mark = map(
+            json.loads, text(await client.read_resource(f"hermetic://recordings/{id}")).splitlines()
+        )
         assert last[1:] == ["o", "line\r\n"]
         assert mark == [
             last[0],
@@ -291,7 +320,9 @@ async def test_a_long_recording_is_cut_after_a_whole_event(monkeypatch: pytest.M
 
 @pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_subscriber_hears_of_new_output_and_of_a_changed_file(era: str, tmp_path: Path) -> None:
+async def test_a_subscriber_hears_of_new_output_and_of_a_changed_file(
+    era: str, tmp_path: Path
+) -> None:
     heard: list[str] = []
 
     async def hear(message: Any) -> None:
@@ -302,7 +333,10 @@ async def test_a_subscriber_hears_of_new_output_and_of_a_changed_file(era: str, 
     async with connected(era, message_handler=hear) as client:
         command = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo new; sleep 1000"
         started = await answer(client, "terminal", {"command": command, "background": True})
-        log, file = f"hermetic://logs/{started['session_id']}", f"hermetic://files{tmp_path}/notes.txt"
+        log, file = (
+            f"hermetic://logs/{started['session_id']}",
+            f"hermetic://files{tmp_path}/notes.txt",
+        )
         async with subscribed(client, era, [log, file], heard):
             (tmp_path / "go").touch()
             await eventually(lambda: log in heard)
@@ -311,7 +345,9 @@ async def test_a_subscriber_hears_of_new_output_and_of_a_changed_file(era: str, 
 
 
 @asynccontextmanager
-async def subscribed(client: Client, era: str, uris: list[str], heard: list[str]) -> AsyncIterator[None]:
+async def subscribed(
+    client: Client, era: str, uris: list[str], heard: list[str]
+) -> AsyncIterator[None]:
     """Puts the URIs of updates into `heard`, in the way of the era."""
     if era == "legacy":
         for uri in uris:

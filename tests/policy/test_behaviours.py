@@ -85,7 +85,14 @@ def test_hardline_commands_are_marked_in_command_position(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["echo reboot", "man shutdown", "grep -r 'init 0' .", "git commit -m 'systemctl poweroff'", "which halt"]
+    "command",
+    [
+        "echo reboot",
+        "man shutdown",
+        "grep -r 'init 0' .",
+        "git commit -m 'systemctl poweroff'",
+        "which halt",
+    ],
 )
 def test_hardline_words_elsewhere_pass(command: str) -> None:
     verdict = assess(command)
@@ -144,7 +151,9 @@ def test_grep_patterns_are_data() -> None:
     assert assess("grep -rn 'rm -rf /' src").label == "safe"
 
 
-@pytest.mark.parametrize("text", ["echo " + "a" * 130_000, "true;" * 30_000, ":;" * 12_500, "echo " + "x " * 20_000])
+@pytest.mark.parametrize(
+    "text", ["echo " + "a" * 130_000, "true;" * 30_000, ":;" * 12_500, "echo " + "x " * 20_000]
+)
 def test_too_much_text_is_dangerous(text: str) -> None:
     assert assess(text).label == "dangerous"
 

@@ -13,7 +13,13 @@ from hermetic.policy.languages.folds import FOLDS
 from hermetic.policy.languages.hooks import Hooks
 from hermetic.policy.programs.table import TABLE
 
-INLINE = {"perl": "perl -e", "ruby": "ruby -e", "javascript": "node -e", "php": "php -r", "lua": "lua -e"}
+INLINE = {
+    "perl": "perl -e",
+    "ruby": "ruby -e",
+    "javascript": "node -e",
+    "php": "php -r",
+    "lua": "lua -e",
+}
 
 
 def label(example: str) -> str:
@@ -46,7 +52,11 @@ def test_rows_name_hooks_folds_and_rules_that_exist() -> None:
 
 
 def test_a_row_that_does_something_shows_it_by_an_example() -> None:
-    silent = [row for row in rows() if not row.catches and not row.spares and not row.fold and not row.gives]
+    silent = [
+        row
+        for row in rows()
+        if not row.catches and not row.spares and not row.fold and not row.gives
+    ]
     assert silent == []
 
 

@@ -1,4 +1,6 @@
-"""Ways to hide a command, each as a class: several spellings are caught, everyday neighbours are spared."""
+"""Ways to hide a command, each as a class: several spellings are caught, everyday neighbours are
+spared.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Nothing fails open: beyond a bound, on another way and in a later round, what is not judged is unknown."""
+"""Nothing fails open: beyond a bound, on another way and in a later round, what is not judged is
+unknown.
+"""
 
 import pytest
 
@@ -22,12 +24,12 @@ BRANCHES = [
     "false && rm(){ :; }; rm -rf /usr",
     "ls(){ rm -rf /usr; }; unset -v ls; ls",
     "alias rm=echo; rm -rf /usr",
-    "set -- ls; if x; then set -- rm; fi; \"$@\" -rf /usr",
+    'set -- ls; if x; then set -- rm; fi; "$@" -rf /usr',
     "if x; then a=l; else a=r; fi; if y; then b=s; else b=m; fi; c=$a$b; $c -rf /usr",
     "if x; then a=(ls); else a=(rm); fi; ${a[0]} -rf /usr",
     "declare -A m=([k]=rm); if x; then m[k]=ls; fi; ${m[k]} -rf /usr",
     "if x; then cd /tmp/a; else cd /usr; fi; rm -rf ./*",
-    "if false; then D=/tmp/a; fi; rm -rf \"$D/\"*",
+    'if false; then D=/tmp/a; fi; rm -rf "$D/"*',
     "$(if x; then echo ls; else echo rm; fi) -rf /usr",
     "$(false && echo ls || echo rm) -rf /usr",
     "$(case a in b) echo ls;; a) echo rm;; esac) -rf /usr",
@@ -35,8 +37,9 @@ BRANCHES = [
     "x=rm; y=${z:+ls}; ${y:-$x} -rf /usr",
     "c=ls; " + "if x; then c=$c; fi; " * 9 + "if x; then c=rm; fi; $c -rf /usr",
     "".join(f"if x; then v{n}=a; else v{n}=b; fi; " for n in range(9))
-    + "rm -rf /" + "".join(f"$v{n}" for n in range(9)),
-]  # fmt: skip
+    + "rm -rf /"
+    + "".join(f"$v{n}" for n in range(9)),
+]
 LOOPS = [
     "d=build; while sleep 1; do rm -rf $d; d=/usr; done",
     "a=x; b=y; c=/usr; while sleep 1; do rm -rf $a; a=$b; b=$c; done",
@@ -54,7 +57,9 @@ LOOPS = [
 ]
 CAPS = {
     "lines of a loop": "while read -r l; do rm -rf $l; done <<'E'\n" + "a\n" * 600 + "/usr\nE",
-    "names from lines of a loop": "while read -r l; do $l -rf /usr; done <<'E'\n" + "ls\n" * 600 + "rm\nE",
+    "names from lines of a loop": "while read -r l; do $l -rf /usr; done <<'E'\n"
+    + "ls\n" * 600
+    + "rm\nE",
     "arguments of xargs": f"printf '%s\\n' {MANY} /usr | xargs rm -rf",
     "rounds of xargs -I": f"echo {MANY} /usr | tr ' ' '\\n' | xargs -I{{}} rm -rf {{}}",
     "rounds of parallel": f"parallel rm -rf ::: {MANY} /usr",
@@ -66,7 +71,9 @@ CAPS = {
     "items of a comprehension": 'python3 -c \'import shutil\n[shutil.rmtree(x) for x in ["a"'
     + ',"a"' * 80
     + ',"/usr"]]\'',
-    "items of map": 'python3 -c \'import shutil\nlist(map(shutil.rmtree, ["a"' + ',"a"' * 80 + ',"/usr"]))\'',
+    "items of map": 'python3 -c \'import shutil\nlist(map(shutil.rmtree, ["a"'
+    + ',"a"' * 80
+    + ',"/usr"]))\'',
     "rounds of a printf format": f"sh -c \"$(printf '%s;' {'ls ' * 600} 'rm -rf /usr')\"",
     "parts of a verdict": "; ".join(f"rm -rf build{n}" for n in range(300)) + "; rm -rf /usr",
     "nested braces": "rm -rf " + "{a," * 25 + "/usr" + "}" * 25,
@@ -82,7 +89,9 @@ CAPS = {
     "stars of a pattern": "x=aaaaaaaaarm; ${x##*a*a*a*a*a*a*a*a*a} -rf /usr",
     "work of a removal": "x=" + "a" * 900 + "rm; ${x##*a*a} -rf /usr",
     "commands of a text": "ls\n" * 3100 + "rm -rf /usr",
-    "length of a Python text": "python3 -c '" + "x=1\n" * 9000 + 'import os; os.system("rm -rf /usr")\'',
+    "length of a Python text": "python3 -c '"
+    + "x=1\n" * 9000
+    + 'import os; os.system("rm -rf /usr")\'',
 }
 FILTERS = [
     "$(echo rrm | tr -s r) -rf /usr",

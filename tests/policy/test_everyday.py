@@ -14,7 +14,11 @@ COMMANDS = [
 
 
 def test_no_everyday_command_is_dangerous() -> None:
-    stopped = [(command, verdict.reason) for command in COMMANDS if (verdict := assess(command)).label == "dangerous"]
+    stopped = [
+        (command, verdict.reason)
+        for command in COMMANDS
+        if (verdict := assess(command)).label == "dangerous"
+    ]
     assert len(COMMANDS) >= 300
     assert stopped == []
 

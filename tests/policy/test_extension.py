@@ -1,4 +1,6 @@
-"""Rows of a user tighten, and spare only what the generic rule guesses; rows of a project only tighten."""
+"""Rows of a user tighten, and spare only what the generic rule guesses; rows of a project only
+tighten.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ from hermetic.policy.explain import explain_command
 from hermetic.policy.extension import Extension
 
 ROW = {
-    "shipit": {"rules": [["^(promote|retire)", "our-release", "changes what customers see: {}"]], "values": "region"},
+    "shipit": {
+        "rules": [["^(promote|retire)", "our-release", "changes what customers see: {}"]],
+        "values": "region",
+    },
     "rules": {
         "our-release": {
             "category": "cloud-destroy",
@@ -54,7 +59,11 @@ def test_a_row_adds_a_rule_with_its_examples() -> None:
 
 
 def test_roles_of_operands_and_options_hold_for_a_row_of_yours() -> None:
-    row = {"wipeit": {"operands": "deletes*", "tree": "-"}, "runit": {"run": "exec"}, "sendit": {"code": "run"}}
+    row = {
+        "wipeit": {"operands": "deletes*", "tree": "-"},
+        "runit": {"run": "exec"},
+        "sendit": {"code": "run"},
+    }
     assert "delete-system" in rules_of("wipeit /usr", row)
     assert "delete-system" in rules_of("sendit --run 'rm -rf /usr'", row)
     assert rules_of("wipeit notes.txt", row) == {"delete-in-workspace"}
@@ -77,13 +86,18 @@ def test_what_is_hardline_and_what_a_program_runs_is_never_spared() -> None:
     everything = {"shipit": {"rules": [[".", ""]]}}
     hidden = "shipit purge --yes > /dev/sda"
     assert examine_command(hidden).verdict.hardline
-    assert examine_command(hidden, Surroundings(extension=Extension((everything,)))).verdict.hardline
+    assert examine_command(
+        hidden, Surroundings(extension=Extension((everything,)))
+    ).verdict.hardline
     assert "delete-system" in rules_of("shipit purge $(rm -rf /usr)", everything)
 
 
 def test_one_table_does_not_silence_another() -> None:
     assert rules_of("shipit promote api", ROW, {"shipit": {"dry": "."}}) == {"our-release"}
-    weak = {"shipit": {"rules": []}, "rules": {"our-release": {"category": "none", "label": "caution"}}}
+    weak = {
+        "shipit": {"rules": []},
+        "rules": {"our-release": {"category": "none", "label": "caution"}},
+    }
     around = Surroundings(extension=Extension((ROW, weak)))
     assert examine_command("shipit promote api", around).verdict.label == "dangerous"
 
@@ -98,11 +112,16 @@ def test_one_table_does_not_silence_another() -> None:
         ({"shipit": {"hook": "git"}}, "no hook"),
         ({"lists": {"x": "y"}}, "no table of a program"),
         ({"shipit": 1}, "no table of a program"),
-        ({**ROW, "rules": {"our-release": {"category": "x", "catches": ["shipit status"]}}}, "misses 'shipit status'"),
+        (
+            {**ROW, "rules": {"our-release": {"category": "x", "catches": ["shipit status"]}}},
+            "misses 'shipit status'",
+        ),
         ({**ROW, "rules": {"our-release": {"category": "x"}}}, "needs catches"),
     ],
 )
-def test_a_row_that_cannot_be_used_is_refused_with_a_reason(layer: dict[str, Any], says: str) -> None:
+def test_a_row_that_cannot_be_used_is_refused_with_a_reason(
+    layer: dict[str, Any], says: str
+) -> None:
     with pytest.raises(ConfigError, match=says):
         extension_of((layer,))
 
@@ -111,8 +130,12 @@ async def test_tools_follow_the_rows_of_the_settings(tmp_path: Path) -> None:
     settings = Settings(approvals=ApprovalSettings(programs=(ROW,)))
     toolbox = hermetic.Toolbox(options={"cwd": str(tmp_path), "login": False}, settings=settings)
     try:
-        refused = json.loads(await toolbox.call("terminal", {"command": "shipit promote api"}, task_id="t"))
-        allowed = json.loads(await toolbox.call("terminal", {"command": "echo shipit promote"}, task_id="t"))
+        refused = json.loads(
+            await toolbox.call("terminal", {"command": "shipit promote api"}, task_id="t")
+        )
+        allowed = json.loads(
+            await toolbox.call("terminal", {"command": "echo shipit promote"}, task_id="t")
+        )
     finally:
         await toolbox.close(remove=True)
     assert refused["status"] == "blocked"
@@ -120,7 +143,9 @@ async def test_tools_follow_the_rows_of_the_settings(tmp_path: Path) -> None:
     assert allowed["exit_code"] == 0
 
 
-def settings_with(folder: Path, monkeypatch: pytest.MonkeyPatch, *, user: str = "", project: str = "") -> Any:
+def settings_with(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, user: str = "", project: str = ""
+) -> Any:
     own = folder / "own.toml"
     own.write_text(user)
     own.chmod(0o600)
@@ -146,7 +171,9 @@ def test_a_project_cannot_spare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_explain_names_commands_rows_effects_and_rules() -> None:
-    explained = explain_command("sudo cp a /etc/hosts; frobnicate", Surroundings(extension=Extension((ROW,))))
+    explained = explain_command(
+        "sudo cp a /etc/hosts; frobnicate", Surroundings(extension=Extension((ROW,)))
+    )
     by_name = {command.command.split()[0]: command for command in explained.commands}
     assert by_name["cp"].depth > by_name["sudo"].depth
     assert "write /etc/hosts" in by_name["cp"].effects
@@ -173,7 +200,11 @@ def test_explain_and_test_on_the_command_line(
     assert "1 rules, 2 examples" in capsys.readouterr().out
     rows = tmp_path / "rows.toml"
     rows.write_text(
-        FILE.replace("approvals.programs.", "").replace('spares = ["shipit status"]', 'spares = ["shipit retire x"]')
+        FILE.replace("approvals.programs.", "").replace(
+            'spares = ["shipit status"]', 'spares = ["shipit retire x"]'
+        )
     )
     assert main(["policy", "test", str(rows), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["failed"] == ["rule our-release catches 'shipit retire x'"]
+    assert json.loads(capsys.readouterr().out)["failed"] == [
+        "rule our-release catches 'shipit retire x'"
+    ]

@@ -200,7 +200,13 @@ def pure_words() -> list[str]:
 
 
 def simple_words(seq: Seq) -> list[Word]:
-    return [word for node, _ in seq.items if isinstance(node, Simple) for word in node.words if isinstance(word, Word)]
+    return [
+        word
+        for node, _ in seq.items
+        if isinstance(node, Simple)
+        for word in node.words
+        if isinstance(word, Word)
+    ]
 
 
 def test_a_thousand_generated_words_fold_as_in_bash(tmp_path: Path) -> None:
@@ -222,7 +228,9 @@ def test_words_of_the_labelled_commands_fold_as_in_bash(tmp_path: Path) -> None:
     expected = bash_fields(words, tmp_path)
     folded = fields_of(words)
     differing = [
-        (word, ours, theirs) for word, ours, theirs in zip(words, folded, expected, strict=True) if ours != theirs
+        (word, ours, theirs)
+        for word, ours, theirs in zip(words, folded, expected, strict=True)
+        if ours != theirs
     ]
     assert differing == []
     assert all(is_known(field) for fields in folded for field in fields)

@@ -19,5 +19,11 @@ def test_the_key_of_a_stored_answer_stays(command: str) -> None:
 
 
 def test_a_verb_of_git_is_named_as_it_is_written() -> None:
-    assert assess("git push -f origin main").parts[0].argv == ("git", "push", "-f", "origin", "main")
+    assert assess("git push -f origin main").parts[0].argv == (
+        "git",
+        "push",
+        "-f",
+        "origin",
+        "main",
+    )
     assert assess("git -C sub push -f").parts[0].argv == ("git", "push", "-f")

@@ -59,6 +59,8 @@ def test_a_field_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
 
 def test_rows_of_one_program_add_up(tmp_path: Path) -> None:
     written = tmp_path / "mine.toml"
-    written.write_text('[deploy]\ntraits = "a"\n["deploy other"]\ntraits = "b"\nvalues = "n name"\n')
+    written.write_text(
+        '[deploy]\ntraits = "a"\n["deploy other"]\ntraits = "b"\nvalues = "n name"\n'
+    )
     row = table.Table({"mine": table.load(written)}).row("deploy")
     assert (row.traits, row.short, row.long) == ("a b", "n", ("name",))

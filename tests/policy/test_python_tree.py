@@ -1,4 +1,6 @@
-"""Every part of a Python text is judged: no kind of node, and no place for an expression in one, is left out."""
+"""Every part of a Python text is judged: no kind of node, and no place for an expression in one, is
+left out.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +50,49 @@ SAMPLES = (
 )
 NOT_IN_A_TEXT = frozenset(  # kinds of kinds, whole texts, and what only older Pythons make
     [
-        *("AST", "mod", "Module", "Interactive", "Expression", "FunctionType", "Suite", "type_ignore", "TypeIgnore"),
-        *("expr", "stmt", "operator", "boolop", "unaryop", "cmpop", "expr_context", "pattern", "excepthandler"),
-        *("type_param", "slice", "Index", "ExtSlice", "AugLoad", "AugStore", "Param", "Num", "Str", "Bytes"),
+        *(
+            "AST",
+            "mod",
+            "Module",
+            "Interactive",
+            "Expression",
+            "FunctionType",
+            "Suite",
+            "type_ignore",
+            "TypeIgnore",
+        ),
+        *(
+            "expr",
+            "stmt",
+            "operator",
+            "boolop",
+            "unaryop",
+            "cmpop",
+            "expr_context",
+            "pattern",
+            "excepthandler",
+        ),
+        *(
+            "type_param",
+            "slice",
+            "Index",
+            "ExtSlice",
+            "AugLoad",
+            "AugStore",
+            "Param",
+            "Num",
+            "Str",
+            "Bytes",
+        ),
         *("NameConstant", "Ellipsis", "TemplateStr", "Interpolation"),
     ]
 )
 
 
 def places(tree: ast.Module) -> Iterator[ast.Module]:
-    """The text with the bomb in place of each of its expressions that is evaluated, one after the other."""
+    """The text with the bomb in place of each of its expressions that is evaluated, one after the
+    other.
+    """
     bomb = ast.parse(BOMB, mode="eval").body
     for number, node in enumerate(ast.walk(tree)):
         for field, value in ast.iter_fields(node):
@@ -76,9 +111,13 @@ def places(tree: ast.Module) -> Iterator[ast.Module]:
 
 def _is_evaluated(node: ast.AST, field: str, value: ast.expr) -> bool:
     """False for what is assigned to, and where Python's grammar takes no call."""
-    if isinstance(getattr(value, "ctx", None), ast.Store | ast.Del) or isinstance(node, ast.pattern):
+    if isinstance(getattr(value, "ctx", None), ast.Store | ast.Del) or isinstance(
+        node, ast.pattern
+    ):
         return False
-    if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.FormattedValue) and field == "format_spec"):
+    if isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.FormattedValue) and field == "format_spec"
+    ):
         return False
     return not isinstance(value, ast.Slice | ast.Starred)
 
@@ -104,7 +143,11 @@ def test_a_statement_is_judged_in_every_block(number: int) -> None:
 
 def test_the_samples_hold_every_kind_of_node() -> None:
     held = {type(node).__name__ for sample in SAMPLES for node in ast.walk(ast.parse(sample))}
-    known = {name for name, kind in vars(ast).items() if isinstance(kind, type) and issubclass(kind, ast.AST)}
+    known = {
+        name
+        for name, kind in vars(ast).items()
+        if isinstance(kind, type) and issubclass(kind, ast.AST)
+    }
     assert known - held - NOT_IN_A_TEXT == set()
 
 
@@ -221,4 +264,7 @@ def test_the_interpreter_itself_is_judged_as_python() -> None:
 
 def test_files_that_a_cleanup_deletes_are_those_it_is_given() -> None:
     text = "import shutil, lib\nlib.add_cleanup(shutil.rmtree, 'build')"
-    assert examine_python(text).verdict.label == examine_python("import shutil\nshutil.rmtree('build')").verdict.label
+    assert (
+        examine_python(text).verdict.label
+        == examine_python("import shutil\nshutil.rmtree('build')").verdict.label
+    )

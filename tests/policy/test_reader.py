@@ -93,7 +93,11 @@ class Comparison:
         try:
             theirs = view.ours(normal)
         except Unreadable:
-            kind = "unreadable normal form" if view.accepts(normal) else "bash cannot read its own normal form"
+            kind = (
+                "unreadable normal form"
+                if view.accepts(normal)
+                else "bash cannot read its own normal form"
+            )
             return kind, view.commands_in(mine)
         count = view.commands_in(theirs)
         if mine == theirs:
@@ -151,7 +155,10 @@ def test_scripts_of_bash_are_read_as_bash_reads_them(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unlimited")
 def test_mutated_commands_are_read_as_bash_reads_them(tmp_path: Path) -> None:
-    """bash prints them without running them. It may accept what the reader refuses: that is dangerous, not hidden."""
+    """bash prints them without running them.
+
+    It may accept what the reader refuses: that is dangerous, not hidden.
+    """
     chance, kinds, different = random.Random(20_261_118), Counter[str](), []
     file = tmp_path / "text"
     for _ in range(scale(6_000)):
@@ -178,7 +185,9 @@ def test_mutated_commands_are_read_as_bash_reads_them(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unlimited")
 def test_words_have_the_value_and_the_borders_that_bash_gives_them() -> None:
-    """Words without expansions are printed by bash; and wider gaps between words change nothing for it."""
+    """Words without expansions are printed by bash; and wider gaps between words change nothing for
+    it.
+    """
     scripts = random.Random(2).sample(paths := corpus.of_machine(), min(scale(600), len(paths)))
     compared = 0
     for path in scripts:
@@ -191,12 +200,18 @@ def test_words_have_the_value_and_the_borders_that_bash_gives_them() -> None:
         except Unreadable:
             continue
         raw = {
-            text[word.start : word.end]: "".join(piece.text for piece in word.pieces if isinstance(piece, Lit))
+            text[word.start : word.end]: "".join(
+                piece.text for piece in word.pieces if isinstance(piece, Lit)
+            )
             for words in commands
             for word in words
             if word.pieces and all(isinstance(piece, Lit) for piece in word.pieces)
         }
-        plain = {written: value for written, value in raw.items() if "~" not in written and "(" not in written}
+        plain = {
+            written: value
+            for written, value in raw.items()
+            if "~" not in written and "(" not in written
+        }
         assert view.literals(list(plain)) == list(plain.values()), path
         compared += len(plain)
         assert view.of_function(_widened(text, commands)) == normal, path

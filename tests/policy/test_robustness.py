@@ -101,7 +101,22 @@ def test_mutated_commands_never_fail_nor_stall() -> None:
 @given(
     st.lists(
         st.sampled_from(
-            [*SPLICES, "rm", "-rf", "/", "echo", "x=", "sh -c ", "eval ", "in ", "do ", "done", "~", "1", "a"]
+            [
+                *SPLICES,
+                "rm",
+                "-rf",
+                "/",
+                "echo",
+                "x=",
+                "sh -c ",
+                "eval ",
+                "in ",
+                "do ",
+                "done",
+                "~",
+                "1",
+                "a",
+            ]
         )
         | st.text(max_size=5),
         max_size=25,
@@ -147,7 +162,11 @@ def test_extremes_are_answered_at_once(text: str, dangerous: bool) -> None:
 
 def test_a_long_input_is_no_reason_and_is_unknown_to_what_runs_it() -> None:
     around = Surroundings(cwd="/home/u/app", workspace="/home/u/app", stdin="x\n" * 1_000_000)
-    for command in ("sleep 1", "wc -l > count", "cat > data.txt; wc -l data.txt; sort data.txt | head"):
+    for command in (
+        "sleep 1",
+        "wc -l > count",
+        "cat > data.txt; wc -l data.txt; sort data.txt | head",
+    ):
         assert examine_command(command, around).verdict.label == "safe", command
     for command in ("bash", "python3", "xargs rm -rf"):
         assert examine_command(command, around).verdict.label == "dangerous", command

@@ -17,14 +17,18 @@ def _examples(kind: str) -> list[tuple[Rule, str]]:
     return [(rule, command) for rule in EVERY for command in getattr(rule, kind)]
 
 
-@pytest.mark.parametrize(("rule", "command"), _examples("catches"), ids=lambda one: getattr(one, "name", repr(one)))
+@pytest.mark.parametrize(
+    ("rule", "command"), _examples("catches"), ids=lambda one: getattr(one, "name", repr(one))
+)
 def test_a_rule_catches_its_examples(rule: Rule, command: str) -> None:
     verdict = assess(command)
     assert rule.name in {part.rule for part in verdict.parts}
     assert verdict.label == "dangerous" or rule.label == "caution"
 
 
-@pytest.mark.parametrize(("rule", "command"), _examples("spares"), ids=lambda one: getattr(one, "name", repr(one)))
+@pytest.mark.parametrize(
+    ("rule", "command"), _examples("spares"), ids=lambda one: getattr(one, "name", repr(one))
+)
 def test_a_rule_spares_its_examples(rule: Rule, command: str) -> None:
     assert rule.name not in {part.rule for part in assess(command).parts}
 
@@ -35,4 +39,10 @@ def test_every_rule_has_examples() -> None:
 
 def test_hardline_rules_are_the_ones_nobody_may_ever_run() -> None:
     hardline = {rule.category for rule in EVERY if rule.hardline}
-    assert hardline == {"recursive-delete", "disk-write", "fork-bomb", "process-mass-kill", "system-power"}
+    assert hardline == {
+        "recursive-delete",
+        "disk-write",
+        "fork-bomb",
+        "process-mass-kill",
+        "system-power",
+    }

@@ -6,7 +6,9 @@ from hermetic.contract.environment import Isolation
 from hermetic.policy import examine_python, examine_writes
 from hermetic.policy.assess import Surroundings
 
-CONTAINER = Isolation(kind="docker", separate_files=True, separate_processes=True, separate_user=True)
+CONTAINER = Isolation(
+    kind="docker", separate_files=True, separate_processes=True, separate_user=True
+)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,10 @@ for thread in threads: thread.join()
         ("print(sums)", "safe"),
         ("os.system('rm -rf /')", "dangerous"),
         ("for command in ('ls', 'rm -rf /'): os.system(command)", "dangerous"),
-        ("os.system(''.join(chr(code) for code in (114, 109, 32, 45, 114, 102, 32, 47)))", "dangerous"),
+        (
+            "os.system(''.join(chr(code) for code in (114, 109, 32, 45, 114, 102, 32, 47)))",
+            "dangerous",
+        ),
         ("text = ''\nfor at in range(8): text += 'rm -rf /'[at]\nos.system(text)", "dangerous"),
         ("exec(''.join(chr(ord('a') + at) for at in range(9)))", "dangerous"),
         ("shutil.rmtree('/ho' + 'me')", "dangerous"),
@@ -75,27 +80,49 @@ def test_a_script_of_too_many_steps_is_not_taken_for_a_safe_one() -> None:
         *(
             (path, "dangerous")
             for path in (
-                "/etc/passwd", "/etc/sudoers.d/x", "/usr/bin/ls", "/home/dev/.ssh/authorized_keys",
-                "/home/dev/.aws/credentials", "/home/dev/.gnupg/x", "/home/dev/.kube/config",
-                "/home/dev/.docker/config.json", "/home/dev/.azure/x", "/home/dev/.config/gh/hosts.yml",
-                "/home/dev/.config/gcloud/x", "/home/dev/.netrc", "/home/dev/.pgpass", "/home/dev/.npmrc",
-                "/home/dev/.pypirc", "/home/dev/.git-credentials", "/var/run/docker.sock", "/run/docker.sock",
-                "/home/dev/.config/hermetic/config.toml", "/home/dev/.local/state/hermetic/approvals.toml",
-                "/home/dev/project/hermetic.toml", "/home/dev/.hermes/config.yaml", "/home/dev/.bashrc",
-                "/home/dev/project/.git/hooks/pre-commit", "/home/dev/project/../.ssh/config",
+                "/etc/passwd",
+                "/etc/sudoers.d/x",
+                "/usr/bin/ls",
+                "/home/dev/.ssh/authorized_keys",
+                "/home/dev/.aws/credentials",
+                "/home/dev/.gnupg/x",
+                "/home/dev/.kube/config",
+                "/home/dev/.docker/config.json",
+                "/home/dev/.azure/x",
+                "/home/dev/.config/gh/hosts.yml",
+                "/home/dev/.config/gcloud/x",
+                "/home/dev/.netrc",
+                "/home/dev/.pgpass",
+                "/home/dev/.npmrc",
+                "/home/dev/.pypirc",
+                "/home/dev/.git-credentials",
+                "/var/run/docker.sock",
+                "/run/docker.sock",
+                "/home/dev/.config/hermetic/config.toml",
+                "/home/dev/.local/state/hermetic/approvals.toml",
+                "/home/dev/project/hermetic.toml",
+                "/home/dev/.hermes/config.yaml",
+                "/home/dev/.bashrc",
+                "/home/dev/project/.git/hooks/pre-commit",
+                "/home/dev/project/../.ssh/config",
             )
         ),
     ],
-)  # fmt: skip
+)
 def test_a_protected_path_is_not_written_without_being_asked_about(path: str, label: str) -> None:
     assert examine_writes([path]).verdict.label == label
 
 
 def test_one_bad_path_among_good_ones_decides() -> None:
-    verdict = examine_writes(["/home/dev/project/a", "/home/dev/.netrc", "/home/dev/project/b"]).verdict
+    verdict = examine_writes(
+        ["/home/dev/project/a", "/home/dev/.netrc", "/home/dev/project/b"]
+    ).verdict
     assert verdict.label == "dangerous"
     assert "/home/dev/.netrc" in verdict.reason
 
 
 def test_a_place_of_its_own_keeps_its_system_to_itself() -> None:
-    assert examine_writes(["/etc/passwd"], Surroundings(isolation=CONTAINER)).verdict.label == "caution"
+    assert (
+        examine_writes(["/etc/passwd"], Surroundings(isolation=CONTAINER)).verdict.label
+        == "caution"
+    )

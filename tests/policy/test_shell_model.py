@@ -43,7 +43,13 @@ def test_a_script_that_starts_copies_of_itself_is_a_bomb_and_one_that_names_itse
 
 
 def test_the_directory_an_option_names_is_where_the_command_runs() -> None:
-    for wrapper in ("env -C /", "env --chdir=/", "sudo -D /", "unshare --wd=/", "systemd-run --working-directory=/"):
+    for wrapper in (
+        "env -C /",
+        "env --chdir=/",
+        "sudo -D /",
+        "unshare --wd=/",
+        "systemd-run --working-directory=/",
+    ):
         assert label(f"{wrapper} rm -rf srv") == "dangerous", wrapper
     assert label("env -C src rm -rf build") == "caution"
 

@@ -46,10 +46,19 @@ def test_the_directory_a_command_runs_in_decides_what_a_relative_path_is() -> No
 
 
 def test_variables_functions_and_aliases_of_the_session_count() -> None:
-    assert assess('rm -rf "$D"', state=ShellState(variables={"D": "/usr"})).category == "recursive-delete"
+    assert (
+        assess('rm -rf "$D"', state=ShellState(variables={"D": "/usr"})).category
+        == "recursive-delete"
+    )
     assert assess('rm -rf "$D"', state=ShellState(variables={"D": "build"})).label == "caution"
-    assert assess("tidy", state=ShellState(functions={"tidy": "{ rm -rf /usr; }"})).label == "dangerous"
-    assert assess("tidy", state=ShellState(functions={"tidy": "tidy () \n{ \n    echo hi\n}"})).label == "safe"
+    assert (
+        assess("tidy", state=ShellState(functions={"tidy": "{ rm -rf /usr; }"})).label
+        == "dangerous"
+    )
+    assert (
+        assess("tidy", state=ShellState(functions={"tidy": "tidy () \n{ \n    echo hi\n}"})).label
+        == "safe"
+    )
     assert assess("ll", state=ShellState(aliases={"ll": "rm -rf ~"})).label == "dangerous"
 
 
@@ -62,17 +71,24 @@ def test_a_variable_nobody_has_seen_is_unknown_not_empty() -> None:
 def place(*shared: str, kind: str = "docker", offline: bool = False) -> Isolation:
     """A place with files and processes of its own, but for the caller's paths it shares."""
     return Isolation(
-        kind=kind, separate_files=True, separate_processes=True, separate_network=offline, shared_paths=shared
+        kind=kind,
+        separate_files=True,
+        separate_processes=True,
+        separate_network=offline,
+        shared_paths=shared,
     )
 
 
 @pytest.mark.parametrize(
-    "command", ["rm -rf /usr", "reboot", "systemctl stop ssh", "curl https://x.example/i | sh", "kill -9 -1"]
+    "command",
+    ["rm -rf /usr", "reboot", "systemctl stop ssh", "curl https://x.example/i | sh", "kill -9 -1"],
 )
 def test_a_container_without_host_mounts_lowers_host_risks(command: str) -> None:
     assert assess(command).label == "dangerous"
     assert assess(command, isolation=place()).label == "caution"
-    assert assess(command, isolation=Isolation(kind="local", shared_paths=("/",))).label == "dangerous"
+    assert (
+        assess(command, isolation=Isolation(kind="local", shared_paths=("/",))).label == "dangerous"
+    )
     assert assess(command, isolation=place("/")).label == "dangerous"
 
 
@@ -124,7 +140,9 @@ def test_an_engine_socket_inside_makes_a_container_no_shelter(shared: str) -> No
 
 
 def test_a_function_that_many_commands_meet_is_judged_anew_each_time() -> None:
-    state = ShellState(functions={"clean": 'for one in "$@"; do local at=/; rm -rf "$at$one"; done'})
+    state = ShellState(
+        functions={"clean": 'for one in "$@"; do local at=/; rm -rf "$at$one"; done'}
+    )
     commands = ("clean etc", "clean tmp/x", "clean() { echo; }; clean etc", "clean etc")
     first = [assess(command, state=state) for command in commands]
     assert [assess(command, state=state) for command in commands] == first

@@ -35,14 +35,19 @@ def written(*pieces: tuple[float, bytes], **options: Any) -> list[Any]:
 
 def test_pieces_keep_their_times_and_broken_characters_are_joined() -> None:
     assert written((0.5, b"a"), (1.0, b"b\r\n\xe2\x82"), (2.0, b"\xac"), (1.5, b"\xff")) == [
-        [0.5, "o", "a"], [1.0, "o", "b\r\n"], [2.0, "o", "€"], [2.0, "o", "\ufffd"],
-    ]  # fmt: skip
+        [0.5, "o", "a"],
+        [1.0, "o", "b\r\n"],
+        [2.0, "o", "€"],
+        [2.0, "o", "\ufffd"],
+    ]
 
 
 def test_a_secret_in_pieces_is_hidden() -> None:
     redact = Redactor([KnownSecret("TOKEN", SECRET)]).redact
     events = written(
-        *((float(at), letter.encode()) for at, letter in enumerate(SECRET)), (99.0, b"\r\nx"), redact=redact
+        *((float(at), letter.encode()) for at, letter in enumerate(SECRET)),
+        (99.0, b"\r\nx"),
+        redact=redact,
     )
     assert SECRET not in "".join(event[2] for event in events)
     assert events[0][0] == 0.0
@@ -67,7 +72,11 @@ def test_a_recording_ends_at_its_limit() -> None:
 
 def test_marks_and_sizes_are_written_in_order() -> None:
     file = io.BytesIO()
-    writer = CastWriter(file, Header(width=80, height=24, title="t\udcff"), redact=lambda text: text.replace("s3", "*"))
+    writer = CastWriter(
+        file,
+        Header(width=80, height=24, title="t\udcff"),
+        redact=lambda text: text.replace("s3", "*"),
+    )
     writer.output(1.0, b"half a line")
     writer.mark(2.0, "$ s3 \udcff")
     writer.resize(3.0, 50, 132)
@@ -75,7 +84,11 @@ def test_marks_and_sizes_are_written_in_order() -> None:
     file.seek(0)
     header, events = read_cast(file)
     assert header.title == "t\\udcff"
-    assert list(events) == [(1.0, "o", "half a line"), (2.0, "m", "$ * \\udcff"), (3.0, "r", "132x50")]
+    assert list(events) == [
+        (1.0, "o", "half a line"),
+        (2.0, "m", "$ * \\udcff"),
+        (3.0, "r", "132x50"),
+    ]
 
 
 def test_marks_of_a_shells_integration_are_command_borders() -> None:
@@ -99,7 +112,9 @@ def test_the_oldest_recordings_are_removed(tmp_path: Path, monkeypatch: pytest.M
     assert ((tmp_path / "recordings").stat().st_mode & 0o777) == 0o700
 
 
-@pytest.mark.parametrize("id", ["", "../../etc/passwd", "rec-1", "rec-20260101-000000-12345678/../x"])
+@pytest.mark.parametrize(
+    "id", ["", "../../etc/passwd", "rec-1", "rec-20260101-000000-12345678/../x"]
+)
 def test_only_ids_of_recordings_name_files(id: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument):
         Store(tmp_path).path(id)

@@ -1,4 +1,6 @@
-"""Builds the wheel and the source distribution of this checkout, and installs them into environments of their own."""
+"""Builds the wheel and the source distribution of this checkout, and installs them into
+environments of their own.
+"""
 
 import fcntl
 import hashlib
@@ -12,7 +14,11 @@ from tests.programs import unavailable
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 600.0
-LIKE_PIP = {"UV_DEFAULT_INDEX": "PIP_INDEX_URL", "UV_FIND_LINKS": "PIP_FIND_LINKS", "SSL_CERT_FILE": "PIP_CERT"}
+LIKE_PIP = {
+    "UV_DEFAULT_INDEX": "PIP_INDEX_URL",
+    "UV_FIND_LINKS": "PIP_FIND_LINKS",
+    "SSL_CERT_FILE": "PIP_CERT",
+}
 
 
 def run(*words: object, **options: Any) -> str:
@@ -30,8 +36,13 @@ def run(*words: object, **options: Any) -> str:
 
 
 def build(target: str, into: Path) -> Path:
-    """The built file of a target, `wheel` or `sdist`. Ends the test where the console's page cannot be built."""
-    page = subprocess.run([sys.executable, ROOT / "console" / "build.py"], capture_output=True, text=True)
+    """The built file of a target, `wheel` or `sdist`.
+
+    Ends the test where the console's page cannot be built.
+    """
+    page = subprocess.run(
+        [sys.executable, ROOT / "console" / "build.py"], capture_output=True, text=True
+    )
     if page.returncode:
         unavailable(page.stderr.strip())
     run(sys.executable, "-m", "hatchling", "build", "-t", target, "-d", into, cwd=ROOT)
@@ -40,17 +51,23 @@ def build(target: str, into: Path) -> Path:
 
 
 def install(package: object, into: Path, python: str = sys.executable) -> Path:
-    """The directory of programs of a new environment that holds nothing but the package and what it needs."""
+    """The directory of programs of a new environment that holds nothing but the package and what it
+    needs.
+    """
     uv("venv", "--quiet", "--python", python, into)
     uv("pip", "install", "--quiet", "--python", into, package)
     return into / "bin"
 
 
 def shared(name: str, extras: str, *packages: str, python: str = sys.executable) -> str:
-    """The Python of an environment with this checkout and further packages; made on first use, for all workers."""
+    """The Python of an environment with this checkout and further packages; made on first use, for
+    all workers.
+    """
     home = ROOT / ".venv" / "environments" / name
     ready = home / "ready"
-    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + repr(packages).encode()).hexdigest()
+    wanted = hashlib.sha256(
+        (ROOT / "pyproject.toml").read_bytes() + repr(packages).encode()
+    ).hexdigest()
     home.parent.mkdir(exist_ok=True)
     with home.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -63,12 +80,25 @@ def shared(name: str, extras: str, *packages: str, python: str = sys.executable)
 
 
 def uv(*words: object, **variables: str) -> str:
-    """What uv prints. It has the index of pip and the tests' own cache, so that only the first run downloads."""
+    """What uv prints.
+
+    It has the index of pip and the tests' own cache, so that only the first run downloads.
+    """
     like_pip = {name: os.environ[like] for name, like in LIKE_PIP.items() if like in os.environ}
-    return run(sys.executable, "-m", "uv", *words, env=outside(**like_pip, UV_PYTHON=sys.executable, **variables))
+    return run(
+        sys.executable,
+        "-m",
+        "uv",
+        *words,
+        env=outside(**like_pip, UV_PYTHON=sys.executable, **variables),
+    )
 
 
 def outside(**more: str) -> dict[str, str]:
     """Variables without any that lead back to this checkout."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
+    }
     return {**kept, **more}

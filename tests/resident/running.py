@@ -1,4 +1,6 @@
-"""A resident started by hand, and a plain client for it: what the host's own link would hide can be seen here."""
+"""A resident started by hand, and a plain client for it: what the host's own link would hide can be
+seen here.
+"""
 
 import contextlib
 import os
@@ -67,7 +69,9 @@ class Client:
         return self.came.pop(0)
 
     def run(self, text: str, **fields: Any) -> tuple[dict[str, Any], bytes]:
-        return self.ask("run", text.encode(), id=f"c{self.number}", text=len(text.encode()), **fields)
+        return self.ask(
+            "run", text.encode(), id=f"c{self.number}", text=len(text.encode()), **fields
+        )
 
 
 @contextlib.contextmanager
@@ -77,12 +81,21 @@ def running(
     """A resident under any interpreter, ended with the block."""
     directory, token = tempfile.mkdtemp(prefix="r-", dir="/tmp"), secrets.token_bytes(16)
     given: dict[str, Any] = {
-        "id": secrets.token_hex(4), "token": token, "directory": directory, "spool": None,
-        "environ": dict(os.environ), "cwd": "/", "lease": 60.0, "login": False, **config,
-    }  # fmt: skip
+        "id": secrets.token_hex(4),
+        "token": token,
+        "directory": directory,
+        "spool": None,
+        "environ": dict(os.environ),
+        "cwd": "/",
+        "lease": 60.0,
+        "login": False,
+        **config,
+    }
     stdin = starting_input(build_archive(), msgspec.msgpack.encode(given))
     argv = [python, "-I", "-S", "-c", boot]
-    started = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, timeout=60, check=True, pass_fds=pass_fds)
+    started = subprocess.run(
+        argv, input=stdin, stdout=subprocess.PIPE, timeout=60, check=True, pass_fds=pass_fds
+    )
     [(kind, _, ready, _)] = FrameReader(MAX_FRAME).feed(started.stdout)
     assert kind == REPLY, ready
     resident = Resident(directory, token, ready)

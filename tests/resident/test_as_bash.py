@@ -1,4 +1,6 @@
-"""A session's command does what `bash -c` does with the same text: output, status, and what its traps see."""
+"""A session's command does what `bash -c` does with the same text: output, status, and what its
+traps see.
+"""
 
 import os
 import re
@@ -52,7 +54,7 @@ TEXTS = (
     "echo a b; echo $_",
     "echo $LINENO\necho $LINENO\nnosuch_program\necho $?",
     "f() {\n echo $LINENO\n}\n\nf; echo $LINENO",
-    "echo 'a\nb'; echo \"${#FUNCNAME[@]}\" \"$BASH_SUBSHELL\"",
+    'echo \'a\nb\'; echo "${#FUNCNAME[@]}" "$BASH_SUBSHELL"',
     "cat <<END\na\nEND\necho $?",
     "echo a \\",
     "# nothing",
@@ -62,24 +64,49 @@ TEXTS = (
     "grep Sig /proc/self/status | grep -v SigQ",
     "declare -p x; local x; echo $?",
     "set -u; echo ${none-d}; echo $none; echo no",
-    "echo a &&", "echo a ||", "true |", "for x", "select x", "f()", "function f", "f() # c", "echo a && # c", "!",
-    "if true; then", "echo 'a", "case x in", "{ echo", "echo $(echo", "x=(1", "((1",
-    "echo a # c", "sleep 0 &", "cat <<END\na",
-)  # fmt: skip
+    "echo a &&",
+    "echo a ||",
+    "true |",
+    "for x",
+    "select x",
+    "f()",
+    "function f",
+    "f() # c",
+    "echo a && # c",
+    "!",
+    "if true; then",
+    "echo 'a",
+    "case x in",
+    "{ echo",
+    "echo $(echo",
+    "x=(1",
+    "((1",
+    "echo a # c",
+    "sleep 0 &",
+    "cat <<END\na",
+)
 
 
 def bash(text: str, program: str = "bash") -> tuple[bytes, int]:
     environ = {**os.environ, "PWD": "/", "SHELL": program}
     ran = subprocess.run(
-        ["bash", "-c", text], executable=program if program != "bash" else None,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/", env=environ, check=False,
-    )  # fmt: skip
+        ["bash", "-c", text],
+        executable=program if program != "bash" else None,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd="/",
+        env=environ,
+        check=False,
+    )
     return plain(ran.stdout), ran.returncode
 
 
 def plain(said: bytes) -> bytes:
     """Without what tells where a text came from, and where its unclosed ends were noticed."""
-    return re.sub(rb"bash: (-c: |eval: )?line \d+: (?=syntax error|unexpected EOF|warning)", b"bash: ", said)
+    return re.sub(
+        rb"bash: (-c: |eval: )?line \d+: (?=syntax error|unexpected EOF|warning)", b"bash: ", said
+    )
 
 
 def status_of(said: dict[str, Any]) -> int:
@@ -103,7 +130,10 @@ def test_a_text_does_what_it_does_in_bash(text: str) -> None:
 def test_other_bashes_do_the_same() -> None:
     for program in need_variable("OTHER_BASHES").split(":"):
         # Linked statically, it cannot look the user's shell up.
-        with running(bash=program, environ={**os.environ, "SHELL": program}) as resident, resident.client() as client:
+        with (
+            running(bash=program, environ={**os.environ, "SHELL": program}) as resident,
+            resident.client() as client,
+        ):
             for text in TEXTS:
                 client.run("true", session="s" + str(TEXTS.index(text)))
                 said, output = client.run(text, session="s" + str(TEXTS.index(text)))
@@ -134,25 +164,55 @@ def test_a_chld_trap_fires_for_the_users_children_alone() -> None:
 
 def test_a_trace_shows_the_users_commands_alone() -> None:
     with running() as resident, resident.client() as client:
-        for text in ("set -x; echo a", "echo b", "trap : USR1; echo c", "exec 7>&-; echo d", "x=1; echo e | cat"):
+        for text in (
+            "set -x; echo a",
+            "echo b",
+            "trap : USR1; echo c",
+            "exec 7>&-; echo d",
+            "x=1; echo e | cat",
+        ):
             lines = client.run(text)[1].decode().splitlines()
             traced = [line.lstrip("+").strip() for line in lines if line.startswith("+")]
             wanted = bash("set -x\n" + text.replace("set -x; ", ""))[0].decode().splitlines()
-            assert sorted(traced) == sorted(line.lstrip("+").strip() for line in wanted if line.startswith("+")), text
+            assert sorted(traced) == sorted(
+                line.lstrip("+").strip() for line in wanted if line.startswith("+")
+            ), text
 
 
-def test_a_trace_to_a_descriptor_of_the_users_shows_the_users_commands_alone(tmp_path: Path) -> None:
+def test_a_trace_to_a_descriptor_of_the_users_shows_the_users_commands_alone(
+    tmp_path: Path,
+) -> None:
     trace = tmp_path / "trace"
     texts = (
-        f"exec 7>{trace}; BASH_XTRACEFD=7; set -x; echo a", "echo b", "(exit 3) | true",
-        "exec {fd}>/dev/null; echo $fd", "exec {fd}>&-", "exit 3", "echo c >&7", "set +x; unset BASH_XTRACEFD",
-    )  # fmt: skip
+        f"exec 7>{trace}; BASH_XTRACEFD=7; set -x; echo a",
+        "echo b",
+        "(exit 3) | true",
+        "exec {fd}>/dev/null; echo $fd",
+        "exec {fd}>&-",
+        "exit 3",
+        "echo c >&7",
+        "set +x; unset BASH_XTRACEFD",
+    )
     with running() as resident, resident.client() as client:
         printed = [client.run(text)[1] for text in texts]
         assert printed == [b"a\n", b"b\n", b"", b"10\n", b"", b"", b"", b""]
-        assert client.run("set -x; echo e")[1].endswith(b"+ echo e\ne\n"), "to the command's output again"
+        assert client.run("set -x; echo e")[1].endswith(b"+ echo e\ne\n"), (
+            "to the command's output again"
+        )
     lines = [line.lstrip("+").strip() for line in trace.read_text().splitlines()]
-    traced = ["echo a", "echo b", "exit 3", "true", "exec", "echo 10", "exec", "exit 3", "echo c", "c", "set +x"]
+    traced = [
+        "echo a",
+        "echo b",
+        "exit 3",
+        "true",
+        "exec",
+        "echo 10",
+        "exec",
+        "exit 3",
+        "echo c",
+        "c",
+        "set +x",
+    ]
     assert sorted(lines) == sorted(traced)
 
 
@@ -195,7 +255,9 @@ async def test_children_ignore_no_signals() -> None:
 
 
 @pytest.mark.parametrize("pty", [False, True])
-@pytest.mark.parametrize("command", ["grep SigIgn /proc/self/status", ["grep", "SigIgn", "/proc/self/status"]])
+@pytest.mark.parametrize(
+    "command", ["grep SigIgn /proc/self/status", ["grep", "SigIgn", "/proc/self/status"]]
+)
 async def test_processes_ignore_no_signals(command: str | list[str], pty: bool) -> None:
     """Also not 32 and 33, which posix_spawn of glibc leaves ignored."""
     async with hermetic.open("local", login=False) as env:
@@ -207,18 +269,45 @@ async def test_processes_ignore_no_signals(command: str | list[str], pty: bool) 
 
 @pytest.mark.parametrize(
     "option",
-    ["set -e", "set -u", "set -eu", "set -f", "set -k", "set -m", "set -a", "set -C", "set -TE", "set -o posix",
-     "set -x", "set -v", "set -o pipefail", "shopt -s nullglob failglob dotglob extglob lastpipe",
-     "shopt -s inherit_errexit", "shopt -u expand_aliases", "trap : ERR", "trap : DEBUG; set -T",
-     "shopt -s extdebug; trap : DEBUG", "IFS=", "IFS=0123456789_h"],
-)  # fmt: skip
+    [
+        "set -e",
+        "set -u",
+        "set -eu",
+        "set -f",
+        "set -k",
+        "set -m",
+        "set -a",
+        "set -C",
+        "set -TE",
+        "set -o posix",
+        "set -x",
+        "set -v",
+        "set -o pipefail",
+        "shopt -s nullglob failglob dotglob extglob lastpipe",
+        "shopt -s inherit_errexit",
+        "shopt -u expand_aliases",
+        "trap : ERR",
+        "trap : DEBUG; set -T",
+        "shopt -s extdebug; trap : DEBUG",
+        "IFS=",
+        "IFS=0123456789_h",
+    ],
+)
 def test_an_option_costs_no_shell(option: str) -> None:
     with running() as resident, resident.client() as client:
         client.run("x=1")
-        for text in (option, "true", "y=2", "cd /usr", "source /dev/null", 'echo "$x $y $PWD $BASH_SUBSHELL"'):
+        for text in (
+            option,
+            "true",
+            "y=2",
+            "cd /usr",
+            "source /dev/null",
+            'echo "$x $y $PWD $BASH_SUBSHELL"',
+        ):
             said, output = client.run(text)
             assert not said.get("notes"), text
-            client.ask("start", b"true", id=f"wait{client.number}", text=4, stdin="null")  # a moment for a copy
+            # a moment for a copy
+            client.ask("start", b"true", id=f"wait{client.number}", text=4, stdin="null")
             client.ask("wait", process=f"wait{client.number - 1}")
         assert b"1 2 /usr 0\n" in output
 
@@ -230,7 +319,9 @@ def test_a_shell_without_an_order_runs_out_of_lines(selector: str) -> None:
         try:
             lines = f"/proc/{os.getpid()}/fd/{orders.program_fd}"
             script = f"__h=('{selector}' 1 '' '' 0 0 '' '' '' ''); eval \"$(<{lines})\"; echo over"
-            done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(
+                ["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False
+            )
             assert done.stdout == "over\n", done.stderr
         finally:
             os.close(orders.inner_fd)

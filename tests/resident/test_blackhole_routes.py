@@ -1,4 +1,6 @@
-"""Fences are put up in a network of one's own, and nowhere else; each test has one that nobody else uses."""
+"""Fences are put up in a network of one's own, and nowhere else; each test has one that nobody else
+uses.
+"""
 
 import subprocess
 import sys
@@ -34,7 +36,15 @@ def alone(code: str) -> list[str]:
     need("ip")
     need_root("only root makes a network of its own")
     unshare, setpriv = need("unshare"), need("setpriv")
-    words = [unshare, "--net", setpriv, "--no-new-privs", sys.executable, "-c", textwrap.dedent(SETUP + code)]
+    words = [
+        unshare,
+        "--net",
+        setpriv,
+        "--no-new-privs",
+        sys.executable,
+        "-c",
+        textwrap.dedent(SETUP + code),
+    ]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -48,7 +58,12 @@ def test_metadata_and_neighbours_lead_nowhere_and_all_else_does() -> None:
     for address in ("10.9.0.1", "10.9.200.1", "fd99::3", "169.254.169.254", "fd00:ec2::254", "192.0.2.1", "10.9.0.2"):
         print(leads(address))
     """)
-    assert said == ["somewhere somewhere somewhere", *["No route to host"] * 5, "somewhere", "somewhere"]
+    assert said == [
+        "somewhere somewhere somewhere",
+        *["No route to host"] * 5,
+        "somewhere",
+        "somewhere",
+    ]
 
 
 def test_metadata_alone_leaves_the_neighbours() -> None:

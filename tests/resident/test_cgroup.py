@@ -10,7 +10,9 @@ from hermetic.resident.processes.cgroup import processors
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
     """A folder that stands for a machine on which we are in the cgroup /outer/inner."""
-    (tmp_path / "cgroup").write_text("3:cpu,cpuacct:/outer/inner\n2:pids:/elsewhere\n0::/outer/inner\n")
+    (tmp_path / "cgroup").write_text(
+        "3:cpu,cpuacct:/outer/inner\n2:pids:/elsewhere\n0::/outer/inner\n"
+    )
     return tmp_path
 
 
@@ -36,7 +38,8 @@ def test_so_it_is_where_each_controller_has_a_tree_of_its_own(machine: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("outer/cpu.max", "max 100000\n"), ("cpu/cpu.cfs_quota_us", "-1\n"), ("other", "")]
+    ("name", "text"),
+    [("outer/cpu.max", "max 100000\n"), ("cpu/cpu.cfs_quota_us", "-1\n"), ("other", "")],
 )
 def test_without_a_limit_all_are_allowed(machine: Path, name: str, text: str) -> None:
     write(machine / "sys/cpu/cpu.cfs_period_us", "100000\n")

@@ -15,7 +15,8 @@ from tests.scenarios.living import with_argument
 
 PATIENCE = 30.0
 SHORT_LEASE = BOOT.replace(
-    "main(stream)", "from hermetic_resident.processes import control; control.DRIVER_LEASE = 0.2; main(stream)"
+    "main(stream)",
+    "from hermetic_resident.processes import control; control.DRIVER_LEASE = 0.2; main(stream)",
 )
 
 
@@ -83,9 +84,16 @@ def test_input_of_others_is_refused_while_a_person_drives() -> None:
             assert refused(agent, "resize", process="p", rows=9, cols=9)["error"] == "Driven"
             person.ask("write", b"three\n", process="p", key="k1")
             assert agent.ask("status", process="p")[0]["process"]["driver"]["name"] == "ann"
-            assert answer(person, send(person, "give", process="p", key="k1", note="the password is set"))[0] == REPLY
+            assert (
+                answer(
+                    person, send(person, "give", process="p", key="k1", note="the password is set")
+                )[0]
+                == REPLY
+            )
         agent.ask("write", b"four\n", process="p")
-        until(agent, lambda said: said["out"] >= len("one\r\n" * 2 + "three\r\n" * 2 + "four\r\n" * 2))
+        until(
+            agent, lambda said: said["out"] >= len("one\r\n" * 2 + "three\r\n" * 2 + "four\r\n" * 2)
+        )
         output = agent.ask("read", log="p")[1]
         assert b"two" not in output
         assert b"three" in output
@@ -185,11 +193,16 @@ def test_the_end_of_a_process_ends_the_control() -> None:
         with driven(resident) as (person, number):
             agent.ask("kill", process="p", grace=0.0)
             assert answer(person, number)[:2] == (REPLY, {"reason": "ended"})
-            assert refused(person, "drive", process="p", key="k", name="n")["error"] == "InvalidArgument"
+            assert (
+                refused(person, "drive", process="p", key="k", name="n")["error"]
+                == "InvalidArgument"
+            )
 
 
 def test_a_personal_terminal_takes_its_processes_with_it_and_names_them() -> None:
-    text = b"nohup sleep 9641 >/dev/null 2>&1 & setsid sleep 9642 & disown -a; echo ready; read line"
+    text = (
+        b"nohup sleep 9641 >/dev/null 2>&1 & setsid sleep 9642 & disown -a; echo ready; read line"
+    )
     with running() as resident, resident.client() as client:
         client.ask("start", text, id="p", text=len(text), pty=True, personal=True)
         executed("9641")
@@ -204,7 +217,9 @@ def test_a_personal_terminal_takes_its_processes_with_it_and_names_them() -> Non
 def test_an_interactive_shell_is_closed_within_its_grace() -> None:
     """It ignores TERM; a personal terminal is hung up first."""
     with running() as resident, resident.client() as client:
-        client.ask("start", b"bash\0--norc\0-i", id="p", text=14, argv=True, pty=True, personal=True)
+        client.ask(
+            "start", b"bash\0--norc\0-i", id="p", text=14, argv=True, pty=True, personal=True
+        )
         client.ask("write", b"sleep 9643 &\r", process="p")
         executed("9643")
         before = time.monotonic()
@@ -262,7 +277,8 @@ def test_events_of_a_person_are_input_and_are_acknowledged_in_order() -> None:
             until(agent, lambda said: said["out"] >= 2 * len("one\r\ntwo\r\nthree\r\n"))
             [record] = msgspec.msgpack.decode(agent.ask("inputs", process="p")[1])
             assert record[2:6] == ["ann", True, 14, 0]
-            person.stream.sendall(pack_frame(EVENT, number, {}, b"\x04"))  # cat ends, and with it the control
+            # cat ends, and with it the control
+            person.stream.sendall(pack_frame(EVENT, number, {}, b"\x04"))
             assert answer(person, number)[1] == {"typed": 1}
             assert answer(person, number)[:2] == (REPLY, {"reason": "ended"})
             person.stream.sendall(pack_frame(EVENT, number, {}, b"late"))

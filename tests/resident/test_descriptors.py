@@ -1,4 +1,6 @@
-"""The files that shells open by the number of a descriptor: their texts cannot change, a number has one meaning."""
+"""The files that shells open by the number of a descriptor: their texts cannot change, a number has
+one meaning.
+"""
 
 import os
 import re
@@ -52,7 +54,9 @@ def test_a_text_that_shells_evaluate_cannot_be_changed() -> None:
 
 
 def test_the_numbers_of_an_unanswered_order_are_not_given_to_other_files() -> None:
-    """A subshell of a killed shell opens them by number: it must not find the text of another order there."""
+    """A subshell of a killed shell opens them by number: it must not find the text of another order
+    there.
+    """
     with running() as resident, resident.client() as client:
         shell = int(client.run("echo $$")[1])
         path = descriptors_path(client)
@@ -63,7 +67,9 @@ def test_the_numbers_of_an_unanswered_order_are_not_given_to_other_files() -> No
         client.stream.sendall(pack_frame(REQUEST, client.number, {"op": "state"}))
         with resident.client() as other:
             other.ask("info")  # by now the shell was asked
-        ordered = {number: inode for number, inode in files_in_memory(path).items() if number not in before}
+        ordered = {
+            number: inode for number, inode in files_in_memory(path).items() if number not in before
+        }
         assert len(ordered) == 2
         os.kill(shell, signal.SIGKILL)
         client.next_frame()

@@ -1,4 +1,5 @@
-"""Shells that die at every step between two orders: each command is answered, and the session goes on.
+"""Shells that die at every step between two orders: each command is answered, and the session goes
+on.
 
 The resident runs with changed shell texts, so that a chosen step is slow or fatal.
 """
@@ -17,7 +18,8 @@ from hermetic.link.archive import BOOT
 from tests.resident.running import Client, Resident, running
 from tests.sizes import scale
 
-# The subshell between a shell and its fork lives on for a while, as on a machine with no processor to spare.
+# The subshell between a shell and its fork lives on for a while, as on a machine with no processor
+# to spare.
 SLOW_PARENT = """
 import hermetic_resident.limits
 hermetic_resident.limits.STANDBY_READY = hermetic_resident.limits.PARALLEL_READY = 20
@@ -26,8 +28,8 @@ fork = Orders._fork
 Orders._fork = lambda *given: fork(*given)[:-1] + b";/bin/sleep 0.5;: )"
 """
 
-# A fork blocks before its report while the first file exists. The clock jumps once the second exists, as it does for
-# everything in a container that was paused.
+# A fork blocks before its report while the first file exists. The clock jumps once the second
+# exists, as it does for everything in a container that was paused.
 PAUSED = """
 import os, time
 import hermetic_resident.limits
@@ -67,7 +69,14 @@ die = b"\\\\builtin test -e %s&&/bin/rm %s 2>/dev/null&&\\\\builtin kill -9 $BAS
 
 CALLERS = 3
 TURNS = 100
-TEXTS = ("echo one", "X=$((X + 1)); echo $X", "sleep 0.02; echo two", "exit 3", "echo three | cat", "echo four")
+TEXTS = (
+    "echo one",
+    "X=$((X + 1)); echo $X",
+    "sleep 0.02; echo two",
+    "exit 3",
+    "echo three | cat",
+    "echo four",
+)
 
 
 def patched(patch: str) -> str:
@@ -87,7 +96,9 @@ def run(client: Client, name: str, text: str, **fields: Any) -> tuple[dict[str, 
     return client.ask("run", text.encode(), id=name, text=len(text.encode()), **fields)
 
 
-def test_a_parallel_command_is_answered_though_the_parent_of_its_shell_lives_longer(tmp_path: Path) -> None:
+def test_a_parallel_command_is_answered_though_the_parent_of_its_shell_lives_longer(
+    tmp_path: Path,
+) -> None:
     begun, over = tmp_path / "begun", tmp_path / "over"
     os.mkfifo(begun)
     os.mkfifo(over)
@@ -99,7 +110,9 @@ def test_a_parallel_command_is_answered_though_the_parent_of_its_shell_lives_lon
             answers = [run(other, f"exit-{code}", f"echo $X; exit {code}") for code in (3, 4)]
             over.write_bytes(b"\n")
             long.result()
-    assert [(said["ending"], output) for said, output in answers] == [(["exited", code], b"1\n") for code in (3, 4)]
+    assert [(said["ending"], output) for said, output in answers] == [
+        (["exited", code], b"1\n") for code in (3, 4)
+    ]
 
 
 def test_a_standby_that_was_paused_with_the_resident_is_waited_for(tmp_path: Path) -> None:
@@ -148,7 +161,9 @@ def test_each_command_is_answered_wherever_shells_die(step: str, tmp_path: Path)
             return answers
 
         with ThreadPoolExecutor() as pool:
-            endings = [ending for found in pool.map(call, range(CALLERS), callers) for ending in found]
+            endings = [
+                ending for found in pool.map(call, range(CALLERS), callers) for ending in found
+            ]
         assert sum(deaths) > CALLERS
         assert {name for name, *_ in endings} <= {"exited", "signalled"}, endings
         flag.unlink(missing_ok=True)

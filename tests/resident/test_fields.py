@@ -12,10 +12,14 @@ def test_a_field_that_is_absent_or_nil_has_the_default(given: dict[str, object])
 
 
 @pytest.mark.parametrize("given", [{}, {"path": None}])
-def test_a_path_that_has_to_be_given_is_refused_when_absent_or_nil(given: dict[str, object]) -> None:
+def test_a_path_that_has_to_be_given_is_refused_when_absent_or_nil(
+    given: dict[str, object],
+) -> None:
     with pytest.raises(Refusal, match="path"):
         fields.parse(given, {"path": fields.path}, "path")
 
 
 def test_a_field_that_an_operation_does_not_know_is_ignored() -> None:
-    assert fields.parse({"grace": 1, "other": object()}, {"grace": fields.seconds}) == {"grace": 1.0}
+    assert fields.parse({"grace": 1, "other": object()}, {"grace": fields.seconds}) == {
+        "grace": 1.0
+    }

@@ -18,7 +18,10 @@ def changes_in(directory: Path) -> list[Change]:
     for name, text in OLD.items():
         (directory / name).write_text(text)
     sizes = {"kept": 3, "gone": None, "made": 3}
-    return [Change(find(f"{directory}/{name}", follow=False), size, None, None) for name, size in sizes.items()]
+    return [
+        Change(find(f"{directory}/{name}", follow=False), size, None, None)
+        for name, size in sizes.items()
+    ]
 
 
 def die(journal: Journal) -> None:
@@ -32,7 +35,9 @@ def texts_in(directory: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("step", range(10))
-def test_what_was_begun_is_taken_back_and_what_was_done_is_finished(tmp_path: Path, step: int) -> None:
+def test_what_was_begun_is_taken_back_and_what_was_done_is_finished(
+    tmp_path: Path, step: int
+) -> None:
     notes, files = tmp_path / "notes", tmp_path / "files"
     notes.mkdir()
     files.mkdir()
@@ -42,7 +47,10 @@ def test_what_was_begun_is_taken_back_and_what_was_done_is_finished(tmp_path: Pa
     journal = Journal(str(notes))
     journal.begin([change.entry() for change in found], [])
     steps = [
-        *(lambda change=change, at=3 * at: change.prepare(source, at) for at, change in enumerate(found)),
+        *(
+            lambda change=change, at=3 * at: change.prepare(source, at)
+            for at, change in enumerate(found)
+        ),
         lambda: journal.go_on(WRITING, CHANGING),
         *(change.commit for change in found),
         lambda: journal.go_on(CHANGING, DONE),

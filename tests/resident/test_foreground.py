@@ -19,15 +19,27 @@ from tests.sizes import scale
 @pytest.fixture
 def config(tmp_path: Path) -> dict[str, Any]:
     return {
-        "id": "fore", "token": secrets.token_bytes(16), "directory": str(tmp_path), "spool": None, "login": False,
-        "environ": dict(os.environ), "cwd": "/", "lease": 60.0, "foreground": True,
-    }  # fmt: skip
+        "id": "fore",
+        "token": secrets.token_bytes(16),
+        "directory": str(tmp_path),
+        "spool": None,
+        "login": False,
+        "environ": dict(os.environ),
+        "cwd": "/",
+        "lease": 60.0,
+        "foreground": True,
+    }
 
 
-def start(config: dict[str, Any], environ: dict[str, str] | None = None) -> tuple["subprocess.Popen[bytes]", Any]:
+def start(
+    config: dict[str, Any], environ: dict[str, str] | None = None
+) -> tuple["subprocess.Popen[bytes]", Any]:
     """The started process, and the fields of the frame it said."""
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", BOOT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ
+        [sys.executable, "-I", "-S", "-c", BOOT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environ,
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -60,12 +72,19 @@ def test_a_shutdown_waits_for_no_grace_where_nothing_needs_it(config: dict[str, 
         assert process.wait(20) == 0
 
 
-def test_commands_get_what_the_place_has_where_the_configuration_says_nothing_else(config: dict[str, Any]) -> None:
+def test_commands_get_what_the_place_has_where_the_configuration_says_nothing_else(
+    config: dict[str, Any],
+) -> None:
     config |= {"inherit": True, "environ": {"B": "configured"}}
-    process, ready = start(config, {"PATH": os.environ["PATH"], "A": "of the image", "B": "too", "PROMPT_COMMAND": "x"})
+    process, ready = start(
+        config, {"PATH": os.environ["PATH"], "A": "of the image", "B": "too", "PROMPT_COMMAND": "x"}
+    )
     with process:
         with Resident(config["directory"], config["token"], ready).client() as client:
-            assert client.run('echo "$A, $B, [$PROMPT_COMMAND]"')[1] == b"of the image, configured, []\n"
+            assert (
+                client.run('echo "$A, $B, [$PROMPT_COMMAND]"')[1]
+                == b"of the image, configured, []\n"
+            )
             client.ask("shutdown", grace=0.0)
         assert process.wait(20) == 0
 

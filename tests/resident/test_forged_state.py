@@ -42,7 +42,8 @@ def test_what_a_debug_trap_prints_is_no_definition() -> None:
     with running() as resident, resident.client() as client:
         run(client, "T=/true; f() { echo real; }; alias a='echo real'")
         run(
-            client, r"""set -T; trap 'printf "declare -- T=\"/forged\"\n"; echo "alias a=forged"; echo "g () "' DEBUG"""
+            client,
+            r"""set -T; trap 'printf "declare -- T=\"/forged\"\n"; echo "alias a=forged"; echo "g () "' DEBUG""",
         )
         told = definitions(client)
         assert told["variables"]["T"] == "/true"  # type: ignore[index]
@@ -81,18 +82,59 @@ def test_a_function_named_builtin_cannot_end_the_report_itself() -> None:
 
 # Each piece is set up by a text of its own; P prints what would be run or believed, if we took it.
 PIECES = (
-    "trap 'P' DEBUG", "trap 'P' ERR", "trap 'P' RETURN", "trap 'P' CHLD", "trap 'P' EXIT", "trap 'P' USR1",
-    "set -T", "set -E", "set -m", "set -x", "set -v", "shopt -s extdebug", "PS4='$(P)+ '", "BASH_XTRACEFD=1",
-    "exec 7>&1; BASH_XTRACEFD=7", "declare() { command declare \"$@\"; P; }", "trap() { command trap \"$@\"; P; }",
-    "builtin() { command builtin \"$@\"; P; }", "builtin() { P; command builtin \"$@\"; }", "printf() { P; }",
-    "command() { P; }", "export() { P; }", "unset() { P; }", "eval() { P; }", "exec() { P; }", "set() { P; }",
-    "mapfile() { P; }", "alias() { P; }", "umask() { P; }", "alias builtin='P;builtin'", "alias trap='P;trap'",
-    "alias declare='P;declare'", "alias {='P;{'",
-    "command_not_found_handle() { P; }", "enable -n declare", "enable -n trap",
-    "set -- 'P'", "complete -W \"$(P)\" foo", "pushd -n \"$(P | head -1)\" >/dev/null", "export X=\"$(P)\"",
-    "x=\"$(P)\"", "declare -A m=([\"$(P)\"]=\"$(P)\")", "f() { P; }; export -f f", "alias q=\"$(P)\"", "set -o posix",
-    "IFS=abdeh", "set -f", "set -e", "set -u", "shopt -s nullglob", "readonly -f builtin", "LC_ALL=C",
-)  # fmt: skip
+    "trap 'P' DEBUG",
+    "trap 'P' ERR",
+    "trap 'P' RETURN",
+    "trap 'P' CHLD",
+    "trap 'P' EXIT",
+    "trap 'P' USR1",
+    "set -T",
+    "set -E",
+    "set -m",
+    "set -x",
+    "set -v",
+    "shopt -s extdebug",
+    "PS4='$(P)+ '",
+    "BASH_XTRACEFD=1",
+    "exec 7>&1; BASH_XTRACEFD=7",
+    'declare() { command declare "$@"; P; }',
+    'trap() { command trap "$@"; P; }',
+    'builtin() { command builtin "$@"; P; }',
+    'builtin() { P; command builtin "$@"; }',
+    "printf() { P; }",
+    "command() { P; }",
+    "export() { P; }",
+    "unset() { P; }",
+    "eval() { P; }",
+    "exec() { P; }",
+    "set() { P; }",
+    "mapfile() { P; }",
+    "alias() { P; }",
+    "umask() { P; }",
+    "alias builtin='P;builtin'",
+    "alias trap='P;trap'",
+    "alias declare='P;declare'",
+    "alias {='P;{'",
+    "command_not_found_handle() { P; }",
+    "enable -n declare",
+    "enable -n trap",
+    "set -- 'P'",
+    'complete -W "$(P)" foo',
+    'pushd -n "$(P | head -1)" >/dev/null',
+    'export X="$(P)"',
+    'x="$(P)"',
+    'declare -A m=(["$(P)"]="$(P)")',
+    "f() { P; }; export -f f",
+    'alias q="$(P)"',
+    "set -o posix",
+    "IFS=abdeh",
+    "set -f",
+    "set -e",
+    "set -u",
+    "shopt -s nullglob",
+    "readonly -f builtin",
+    "LC_ALL=C",
+)
 
 
 @pytest.mark.parametrize("seed", range(scale(120)))
@@ -101,10 +143,20 @@ def test_whatever_prints_shell_text_nothing_of_it_is_run_or_believed(seed: int) 
     with tempfile.TemporaryDirectory() as place, running() as resident, resident.client() as client:
         mark = Path(place, "mark")
         forged = (
-            f"touch {mark}", f"; touch {mark}", f"'; touch {mark}; '", f"trap -- 'touch {mark}' EXIT",
-            f"trap -- 'touch {mark}' DEBUG", "declare -- forged=\"1\"", "forged () ", "{ ", f"touch {mark}", "}",
-            "alias forged='1'", f"$(touch {mark})", f"builtin touch {mark}",
-        )  # fmt: skip
+            f"touch {mark}",
+            f"; touch {mark}",
+            f"'; touch {mark}; '",
+            f"trap -- 'touch {mark}' EXIT",
+            f"trap -- 'touch {mark}' DEBUG",
+            'declare -- forged="1"',
+            "forged () ",
+            "{ ",
+            f"touch {mark}",
+            "}",
+            "alias forged='1'",
+            f"$(touch {mark})",
+            f"builtin touch {mark}",
+        )
         lines = Path(place, "lines")
         lines.write_text("".join(line + "\n" for line in forged))
         pieces = chance.sample(PIECES, chance.randint(1, 5))
@@ -112,13 +164,18 @@ def test_whatever_prints_shell_text_nothing_of_it_is_run_or_believed(seed: int) 
         for piece in pieces:
             run(
                 client,
-                piece.replace("P", f"cat {lines}") if "PS4" not in piece else piece.replace("$(P)", f"$(cat {lines})"),
+                piece.replace("P", f"cat {lines}")
+                if "PS4" not in piece
+                else piece.replace("$(P)", f"$(cat {lines})"),
             )
             if chance.random() < 0.5:
                 told = definitions(client)
-                assert "forged" not in {*told["variables"], *told["functions"], *told["aliases"]}, pieces  # type: ignore[misc]
+                for part in ("variables", "functions", "aliases"):
+                    assert "forged" not in told[part], pieces  # type: ignore[operator]
                 assert told["variables"]["T"] == "/true", pieces  # type: ignore[index]
-        for text in itertools.islice(itertools.cycle(("exit 3", "true", "(exit 2)", "kill -9 $BASHPID")), 6):
+        for text in itertools.islice(
+            itertools.cycle(("exit 3", "true", "(exit 2)", "kill -9 $BASHPID")), 6
+        ):
             run(client, text)
         told = definitions(client)
         assert "forged" not in {*told["variables"], *told["functions"], *told["aliases"]}, pieces  # type: ignore[misc]

@@ -1,4 +1,6 @@
-"""The resident's codec against the host's: the same values, the same bytes, and FrameError for anything else."""
+"""The resident's codec against the host's: the same values, the same bytes, and FrameError for
+anything else.
+"""
 
 import math
 
@@ -28,7 +30,9 @@ scalars = (
 )
 values = st.recursive(
     scalars,
-    lambda inner: st.lists(inner, max_size=20) | st.dictionaries(st.text(max_size=40), inner, max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=20) | st.dictionaries(st.text(max_size=40), inner, max_size=20)
+    ),
     max_leaves=40,
 )
 
@@ -54,10 +58,15 @@ def test_any_bytes_are_a_value_or_a_frame_error(data: bytes) -> None:
 
 
 @given(
-    bodies=st.lists(st.binary(max_size=2000), max_size=8), cuts=st.lists(st.integers(1, 700), min_size=1, max_size=30)
+    bodies=st.lists(st.binary(max_size=2000), max_size=8),
+    cuts=st.lists(st.integers(1, 700), min_size=1, max_size=30),
 )
-def test_frames_come_out_whole_however_the_stream_is_cut(bodies: list[bytes], cuts: list[int]) -> None:
-    stream = b"".join(pack_frame(REPLY, number, {"n": number}, body) for number, body in enumerate(bodies))
+def test_frames_come_out_whole_however_the_stream_is_cut(
+    bodies: list[bytes], cuts: list[int]
+) -> None:
+    stream = b"".join(
+        pack_frame(REPLY, number, {"n": number}, body) for number, body in enumerate(bodies)
+    )
     reader, found, at, turn = FrameReader(MAX_FRAME), [], 0, 0
     while at < len(stream):
         size = cuts[turn % len(cuts)]

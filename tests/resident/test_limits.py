@@ -41,7 +41,9 @@ def test_a_process_that_cannot_be_marked_has_to_do_it_itself() -> None:
     assert not ProcessTags().apply_to(None, 7)
 
 
-def test_where_the_limit_cannot_serve_there_is_nothing_to_put_on(child: subprocess.Popen[bytes]) -> None:
+def test_where_the_limit_cannot_serve_there_is_nothing_to_put_on(
+    child: subprocess.Popen[bytes],
+) -> None:
     marks = ProcessTags()
     marks.base = 0
     assert marks.apply_to(child.pid, 7)

@@ -1,4 +1,6 @@
-"""How a resident starts: small, quickly, under old and minimal interpreters, without showing what it was given."""
+"""How a resident starts: small, quickly, under old and minimal interpreters, without showing what
+it was given.
+"""
 
 import contextlib
 import os
@@ -25,10 +27,22 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 """
 BLOWS = (
-    "exit 3", "exec false", "set -e; false", "kill -9 $BASHPID", "set -n", "shopt -s extdebug; trap false DEBUG",
-    "builtin() { :; }", "enable -n mapfile", "readonly __h", "readonly __h_t", "readonly LINENO", "ulimit -n 3",
-    "break 99", "exec 10>&- 11>&- 12>&-", "unset PATH",
-)  # fmt: skip
+    "exit 3",
+    "exec false",
+    "set -e; false",
+    "kill -9 $BASHPID",
+    "set -n",
+    "shopt -s extdebug; trap false DEBUG",
+    "builtin() { :; }",
+    "enable -n mapfile",
+    "readonly __h",
+    "readonly __h_t",
+    "readonly LINENO",
+    "ulimit -n 3",
+    "break 99",
+    "exec 10>&- 11>&- 12>&-",
+    "unset PATH",
+)
 HEAVY = ("asyncio", "subprocess", "typing", "json", "threading", "traceback", "shutil")
 
 
@@ -43,7 +57,9 @@ def other_pythons() -> list[str]:
         beside = Path(sys.base_prefix).parent.glob(
             f"3.{minor}.*/bin/python3.{minor}"
         )  # pyenv keeps versions side by side
-        found |= {str(path) for path in (Path(f"/usr/bin/python3.{minor}"), *beside) if path.exists()}
+        found |= {
+            str(path) for path in (Path(f"/usr/bin/python3.{minor}"), *beside) if path.exists()
+        }
     return sorted(found - {os.path.realpath(sys.executable)})
 
 
@@ -70,7 +86,10 @@ def test_its_modules_import_nothing_heavy() -> None:
     )
     folder = Path(__file__).parents[2] / "src" / "hermetic" / "resident"
     said = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code, str(folder)], stdout=subprocess.PIPE, check=True, timeout=60
+        [sys.executable, "-I", "-S", "-c", code, str(folder)],
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=60,
     )
     assert said.stdout == b"[]\n"
 
@@ -108,11 +127,16 @@ def test_other_versions_of_bash_keep_state_and_take_every_blow() -> None:
     for bash in need_variable("OTHER_BASHES").split(":"):
         with running(bash=bash, environ=environ) as resident, resident.client() as client:
             version = client.run("echo ${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}")[1].decode().strip()
-            client.run("cd /usr; X=1; f() { echo fn $X; }; declare -A m=([k]=v); alias ll='echo LL'")
+            client.run(
+                "cd /usr; X=1; f() { echo fn $X; }; declare -A m=([k]=v); alias ll='echo LL'"
+            )
             for blow in BLOWS:
                 client.run(blow)
                 if blow != "unset PATH":
-                    assert client.run("pwd; f; ll; echo ${m[k]}")[1] == b"/usr\nfn 1\nLL\nv\n", (version, blow)
+                    assert client.run("pwd; f; ll; echo ${m[k]}")[1] == b"/usr\nfn 1\nLL\nv\n", (
+                        version,
+                        blow,
+                    )
             for _ in range(70):  # deep enough to move to a fresh bash
                 client.run("exit 1")
             assert client.run("pwd; f; ll; echo ${m[k]}")[1] == b"/usr\nfn 1\nLL\nv\n", version
@@ -124,7 +148,11 @@ def test_a_wrong_token_a_late_or_strange_greeting_end_the_connection() -> None:
             pack_frame(REQUEST, 1, {"op": "hello", "versions": [1], "token": b"wrong" * 3 + b"!"}),
             pack_frame(REQUEST, 1, {"op": "hello", "versions": [1]}),
             pack_frame(REQUEST, 1, {"op": "list"}),
-            pack_frame(REQUEST, 1, {"op": "hello", "versions": [1], "token": resident.token, "client": "x" * 5000}),
+            pack_frame(
+                REQUEST,
+                1,
+                {"op": "hello", "versions": [1], "token": resident.token, "client": "x" * 5000},
+            ),
             b"GET / HTTP/1.1\r\n\r\n",
         ):
             with resident.connect() as stream:

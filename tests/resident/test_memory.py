@@ -36,7 +36,9 @@ SEEN = [
 
 
 @pytest.mark.parametrize(("groups", "counter"), SEEN)
-def test_a_kill_is_for_memory_when_the_counter_grew(tmp_path: Path, groups: str, counter: str) -> None:
+def test_a_kill_is_for_memory_when_the_counter_grew(
+    tmp_path: Path, groups: str, counter: str
+) -> None:
     group = Group(tmp_path, groups, counter)
     group.set(2)
     kills = group.kills()

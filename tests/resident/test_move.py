@@ -1,4 +1,6 @@
-"""A session that has nested too deeply moves to a fresh bash, and takes everything along that can be taken."""
+"""A session that has nested too deeply moves to a fresh bash, and takes everything along that can
+be taken.
+"""
 
 from tests.resident.running import Client, running
 
@@ -74,7 +76,8 @@ def test_a_text_that_ends_inside_a_substitution_costs_no_later_command() -> None
             said, output = client.run(f"echo $X $Y $PWD; f; : {'x' * length}")
             assert said["ending"] == ["exited", 0], said
             if output != b"kept %d /usr\nfn\n" % length:
-                # It aborted while it reported its state: only its own changes are lost, and a note says so.
+                # It aborted while it reported its state: only its own changes are lost, and a note
+                # says so.
                 assert output == b"kept %s /usr\nfn\n" % before, said
                 assert any(note.startswith("state restored") for note in said["notes"])
             before = output.split()[1]

@@ -1,4 +1,6 @@
-"""Mutated frames against the resident's end: no crash, no hang, no growth, and everybody else goes on."""
+"""Mutated frames against the resident's end: no crash, no hang, no growth, and everybody else goes
+on.
+"""
 
 import random
 import socket
@@ -16,7 +18,15 @@ REQUESTS: list[tuple[dict[str, Any], bytes]] = [
     ({"op": "run", "id": "r1", "text": 4, "timeout": 0.2, "limit": 10}, b"true"),
     ({"op": "start", "id": "s1", "text": 4, "stdin": "null"}, b"true"),
     (
-        {"op": "start", "id": "s2", "text": 4, "argv": True, "stdin": "inline", "env": {"A": "b"}, "cwd": "/"},
+        {
+            "op": "start",
+            "id": "s2",
+            "text": 4,
+            "argv": True,
+            "stdin": "inline",
+            "env": {"A": "b"},
+            "cwd": "/",
+        },
         b"trueinput",
     ),
     ({"op": "read", "log": "r1", "offset": 0, "limit": 100, "wait": 0.001}, b""),
@@ -33,7 +43,10 @@ REQUESTS: list[tuple[dict[str, Any], bytes]] = [
 
 
 def good_frames() -> list[bytes]:
-    frames = [pack_frame(REQUEST, number + 2, fields, body) for number, (fields, body) in enumerate(REQUESTS)]
+    frames = [
+        pack_frame(REQUEST, number + 2, fields, body)
+        for number, (fields, body) in enumerate(REQUESTS)
+    ]
     return [*frames, pack_frame(CREDIT, 6, {"n": 1000}), pack_frame(CANCEL, 2, {})]
 
 
@@ -41,7 +54,11 @@ def throw(resident: Resident, frames: list[bytes]) -> None:
     """Greets and sends; whatever comes back is read away, and a closed connection is a good answer."""
     with resident.connect() as stream:
         stream.sendall(
-            pack_frame(REQUEST, 1, {"op": "hello", "versions": [1], "token": resident.token, "client": "fuzz"})
+            pack_frame(
+                REQUEST,
+                1,
+                {"op": "hello", "versions": [1], "token": resident.token, "client": "fuzz"},
+            )
         )
         try:
             for frame in frames:

@@ -1,4 +1,6 @@
-"""Directories with spaces, quotes, newlines and other characters in their names serve like any other."""
+"""Directories with spaces, quotes, newlines and other characters in their names serve like any
+other.
+"""
 
 import asyncio
 import os
@@ -15,13 +17,28 @@ from tests.environments.sshd import shared_options
 from tests.programs import need, need_variable
 from tests.resident.running import running
 
-NAMES = ("a b", "new\nline", "'", '"', "%s%d", "é\u4e16", "$(touch x)`y`", "a\\b", "*?[x]", "-n", ";&|<>", "\x01\x7f")
+NAMES = (
+    "a b",
+    "new\nline",
+    "'",
+    '"',
+    "%s%d",
+    "é\u4e16",
+    "$(touch x)`y`",
+    "a\\b",
+    "*?[x]",
+    "-n",
+    ";&|<>",
+    "\x01\x7f",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_directory_of_a_resident_may_have_any_name(name: str) -> None:
     with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as top:
-        places = {what: Path(top, what[0] + name) for what in ("runtime", "spool", "cwd", "home", "other")}
+        places = {
+            what: Path(top, what[0] + name) for what in ("runtime", "spool", "cwd", "home", "other")
+        }
         for place in places.values():
             place.mkdir()
         (places["home"] / ".bash_profile").write_text("from_profile=1\n")
@@ -41,7 +58,9 @@ def test_every_directory_of_a_resident_may_have_any_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "new\nline", "it's", "%s", "é"])
-async def test_the_runtime_directory_of_the_api_may_have_any_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_runtime_directory_of_the_api_may_have_any_name(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as top:
         place = Path(top, name)
         os.mkdir(place, 0o700)
@@ -60,7 +79,9 @@ async def test_the_runtime_directory_of_the_api_may_have_any_name(name: str, mon
 async def test_every_directory_of_a_container_or_sandbox_may_have_any_name(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The runtime directory and what is mounted; one name with every sign that an engine might read differently."""
+    """The runtime directory and what is mounted; one name with every sign that an engine might read
+    differently.
+    """
     with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as top:
         runtime, shared = Path(top, "r a'b\"c,d:e%s$(x)\\é*"), Path(top, "w a'b\"c,d:e%s$(x)\\é*")
         for place in (runtime, shared):
@@ -91,7 +112,9 @@ async def test_the_runtime_directory_and_the_key_of_ssh_may_have_any_name(
         monkeypatch.setenv("HERMETIC_RUNTIME_DIR", str(runtime))
         async with hermetic.open("ssh", **{**options, "key": str(key)}, login=False) as env:
             assert (await env.run("x=1; echo text", timeout=60)).output == "text\n"
-            assert any(entry.startswith("c-") for entry in os.listdir(runtime)), "the shared connection"
+            assert any(entry.startswith("c-") for entry in os.listdir(runtime)), (
+                "the shared connection"
+            )
         await gone(runtime)
 
 

@@ -24,8 +24,14 @@ def fill(log: OutputLog, sizes: list[int]) -> bytes:
     return written
 
 
-@given(sizes=st.lists(st.integers(0, 1500), max_size=12), offset=st.integers(0, 80_000), limit=st.integers(1, 5000))
-def test_any_range_that_was_kept_reads_back_exactly(sizes: list[int], offset: int, limit: int) -> None:
+@given(
+    sizes=st.lists(st.integers(0, 1500), max_size=12),
+    offset=st.integers(0, 80_000),
+    limit=st.integers(1, 5000),
+)
+def test_any_range_that_was_kept_reads_back_exactly(
+    sizes: list[int], offset: int, limit: int
+) -> None:
     log = OutputLog("/tmp", spool_bytes=CAP)
     try:
         written = fill(log, [LOG_HEAD - 300, *sizes])
@@ -33,7 +39,11 @@ def test_any_range_that_was_kept_reads_back_exactly(sizes: list[int], offset: in
         hole_start, hole_end = log.hole
         start, data = log.read(offset, limit)
         assert written[start : start + len(data)] == data
-        assert start == offset or (hole_start <= offset < hole_end and start == hole_end) or offset >= log.total
+        assert (
+            start == offset
+            or (hole_start <= offset < hole_end and start == hole_end)
+            or offset >= log.total
+        )
         assert hole_end - hole_start == max(0, len(written) - LOG_HEAD - CAP)
         if start < log.total:
             assert data
@@ -43,7 +53,9 @@ def test_any_range_that_was_kept_reads_back_exactly(sizes: list[int], offset: in
 
 @example(sizes=[45537, 70000], limit=83336)  # the tail would begin just before a hole of one byte
 @given(sizes=st.lists(st.integers(0, 70_000), max_size=6), limit=st.integers(1, 200_000))
-def test_an_excerpt_is_whole_or_head_and_tail_within_the_limit(sizes: list[int], limit: int) -> None:
+def test_an_excerpt_is_whole_or_head_and_tail_within_the_limit(
+    sizes: list[int], limit: int
+) -> None:
     log = OutputLog("/tmp", spool_bytes=CAP * 50)
     try:
         written = fill(log, sizes)
@@ -83,7 +95,9 @@ def test_a_small_log_never_touches_the_disk(tmp_path: Path) -> None:
     assert log.spooled_bytes == 0
 
 
-def test_without_a_disk_a_short_tail_stays_in_memory_and_the_hole_is_counted(tmp_path: Path) -> None:
+def test_without_a_disk_a_short_tail_stays_in_memory_and_the_hole_is_counted(
+    tmp_path: Path,
+) -> None:
     log = OutputLog(str(tmp_path / "does-not-exist"))
     written = fill(log, [LOG_HEAD, 600_000])
     start, end = log.hole
@@ -129,7 +143,9 @@ def test_listeners_hear_of_every_append() -> None:
 
 
 @given(cuts=st.lists(st.integers(1, 12), min_size=1, max_size=20), before=st.integers(0, 40))
-def test_a_secret_is_masked_however_it_is_cut_and_wherever_it_is_stored(cuts: list[int], before: int) -> None:
+def test_a_secret_is_masked_however_it_is_cut_and_wherever_it_is_stored(
+    cuts: list[int], before: int
+) -> None:
     secret = b"open sesame"
     log = OutputLog("/tmp", spool_bytes=CAP)
     try:

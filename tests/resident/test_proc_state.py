@@ -15,12 +15,16 @@ from hermetic.resident.shells.proc_state import has_null_stdin
 
 @contextmanager
 def shell_at_its_channel(tmp_path: Path, before: str = "") -> Iterator[tuple[int, int]]:
-    """The pid of a bash that reads an order from a FIFO, as every idle shell of a session does, and our end of that."""
+    """The pid of a bash that reads an order from a FIFO, as every idle shell of a session does, and
+    our end of that.
+    """
     path = tmp_path / "channel"
     os.mkfifo(path)
     channel = os.open(path, os.O_RDWR | os.O_NONBLOCK)
     script = f"{before}\nbuiltin mapfile -t -d '' -n 1 word <'{path}'"
-    bash = subprocess.Popen(["bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    bash = subprocess.Popen(
+        ["bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
     try:
         while not at_channel(bash.pid, path):
             assert bash.poll() is None
@@ -81,21 +85,35 @@ def test_nobody_has_no_input(tmp_path: Path) -> None:
     assert not has_null_stdin(2**22 + 1, 0)
 
 
-async def test_every_command_reads_the_end_at_once_whatever_the_one_before_made_of_its_input() -> None:
-    changes = ("exec </etc/passwd", "f() { exec </etc/passwd; }; f", "exec 0>/dev/null", "exec 0<&-", "exec {a}<&0")
+async def test_every_command_reads_the_end_at_once_whatever_the_one_before_made_of_its_input() -> (
+    None
+):
+    changes = (
+        "exec </etc/passwd",
+        "f() { exec </etc/passwd; }; f",
+        "exec 0>/dev/null",
+        "exec 0<&-",
+        "exec {a}<&0",
+    )
     async with asyncio.timeout(60), hermetic.open("local", login=False) as env:
         for change in changes:
             for command in ("true", change, "cat", "true", "cat", "exit 3", "cat"):
                 result = await env.run(command)
-                assert (result.output, result.exit_code) == ("", 3 if command == "exit 3" else 0), (change, command)
+                assert (result.output, result.exit_code) == ("", 3 if command == "exit 3" else 0), (
+                    change,
+                    command,
+                )
 
 
 async def test_a_command_of_a_settled_session_keeps_the_input_that_its_shell_has() -> None:
-    """A redirection that changes nothing costs as much as a short command; bash puts aside what it redirects."""
+    """A redirection that changes nothing costs as much as a short command; bash puts aside what it
+    redirects.
+    """
     async with asyncio.timeout(30), hermetic.open("local", login=False) as env:
         shell = (await env.run("echo $BASHPID")).output.strip()
         put_aside = set[str]()
-        while put_aside != {"10", "11"}:  # output and errors; a third where the session has not settled yet
+        # output and errors; a third where the session has not settled yet
+        while put_aside != {"10", "11"}:
             told = await env.run(f"ls /proc/{shell}/fd")
             put_aside = {number for number in told.output.split() if int(number) >= 10}
             assert put_aside <= {"10", "11", "12"}

@@ -1,4 +1,6 @@
-"""The limit of processes: where no more can be had, a session goes on without copies instead of waiting for one."""
+"""The limit of processes: where no more can be had, a session goes on without copies instead of
+waiting for one.
+"""
 
 import errno
 import os
@@ -43,7 +45,9 @@ def group() -> Iterator[Path]:
         except OSError:
             continue
     else:
-        unavailable("no cgroup with a limit of processes can be made; run ./test as root where cgroups are mounted")
+        unavailable(
+            "no cgroup with a limit of processes can be made; run ./test as root where cgroups are mounted"
+        )
     yield path
     (path.parent / "cgroup.procs").write_text(str(os.getpid()))
     remove_group(path)

@@ -49,14 +49,18 @@ def test_a_command_that_waits_for_a_shell_can_be_killed(slow_profile: dict[str, 
         assert said[run]["ending"] == said[kill]["process"]["ending"] == ["cancelled"]
 
 
-def test_ending_a_session_answers_the_commands_that_wait_in_it(slow_profile: dict[str, str]) -> None:
+def test_ending_a_session_answers_the_commands_that_wait_in_it(
+    slow_profile: dict[str, str],
+) -> None:
     with running(login=True, environ=slow_profile) as resident, resident.client() as client:
         run = send(client, "run", b"echo hi", id="r", text=7)
         end = send(client, "end_session", session="")
         assert answers(client, run, end)[run]["ending"] == ["cancelled"]
 
 
-def test_a_process_started_before_the_profile_is_through_gets_what_it_exports(slow_profile: dict[str, str]) -> None:
+def test_a_process_started_before_the_profile_is_through_gets_what_it_exports(
+    slow_profile: dict[str, str],
+) -> None:
     with running(login=True, environ=slow_profile) as resident, resident.client() as client:
         client.ask("start", b"echo $FROM_PROFILE", id="p", text=18)
         client.ask("wait", process="p")
@@ -152,7 +156,9 @@ def test_a_list_that_does_not_fit_tells_of_the_newest(tmp_path: Path) -> None:
 
 def test_an_answer_that_does_not_fit_is_an_error_and_not_silence() -> None:
     with running() as resident, resident.client() as client:
-        client.run("for i in {1..12}; do export BIG$i=$(head -c 100000 /dev/zero | tr '\\0' b); done")
+        client.run(
+            "for i in {1..12}; do export BIG$i=$(head -c 100000 /dev/zero | tr '\\0' b); done"
+        )
         state = send(client, "state", session="")
         assert "does not fit" in answers(client, state)[state]["message"]
         assert client.run("echo fine")[1] == b"fine\n"
@@ -211,7 +217,9 @@ def test_a_directory_that_is_gone_is_left_for_its_ancestor_by_everything(tmp_pat
 
 def test_a_tree_that_takes_its_mark_away_is_still_ended() -> None:
     with running() as resident, resident.client() as client:
-        text = f"env -i setsid bash -c 'ulimit -S -q 5000; sleep {MARK} & sleep {MARK}' & sleep {MARK}"
+        text = (
+            f"env -i setsid bash -c 'ulimit -S -q 5000; sleep {MARK} & sleep {MARK}' & sleep {MARK}"
+        )
         said, _ = client.run(text, timeout=0.3)
         assert said["ending"] == ["timed_out", 0.3]
         client.run("ulimit -q 5000")
@@ -259,14 +267,18 @@ def test_the_time_of_an_argv_counts_from_the_call(slow_profile: dict[str, str]) 
 
 
 @pytest.mark.parametrize("head_start", [0, 0.0005, 0.001, 0.002])
-def test_a_command_that_is_ended_at_once_is_ended_and_runs_no_second_time(head_start: float, tmp_path: Path) -> None:
+def test_a_command_that_is_ended_at_once_is_ended_and_runs_no_second_time(
+    head_start: float, tmp_path: Path
+) -> None:
     ran = tmp_path / "ran"
     with running() as resident, resident.client() as client:
         for turn in range(scale(300)):
             client.run("V=1")
             text = f"echo {turn} >> {ran}; sleep 100".encode()
             began = time.monotonic()
-            said, _ = client.ask("run", text, id=f"r{turn}", text=len(text), timeout=head_start or 0.0002)
+            said, _ = client.ask(
+                "run", text, id=f"r{turn}", text=len(text), timeout=head_start or 0.0002
+            )
             assert said["ending"][0] == "timed_out"
             assert time.monotonic() - began < 50
             assert client.run("echo $V")[1] == b"1\n"
@@ -304,8 +316,24 @@ def test_a_directory_that_cannot_be_entered_is_refused(tmp_path: Path) -> None:
                 client.run("pwd", cwd=str(place))
         before = client.ask("info")[0]["descriptors"]
         for turn in range(30):
-            run = send(client, "run", b"catabc", id=f"x{turn}", text=3, stdin="inline", cwd=str(tmp_path / "no"))
-            start = send(client, "start", b"catabc", id=f"y{turn}", text=3, stdin="inline", cwd=str(tmp_path / "no"))
+            run = send(
+                client,
+                "run",
+                b"catabc",
+                id=f"x{turn}",
+                text=3,
+                stdin="inline",
+                cwd=str(tmp_path / "no"),
+            )
+            start = send(
+                client,
+                "start",
+                b"catabc",
+                id=f"y{turn}",
+                text=3,
+                stdin="inline",
+                cwd=str(tmp_path / "no"),
+            )
             answers(client, run, start)
         assert client.ask("info")[0]["descriptors"] <= before + 2
 
@@ -334,7 +362,9 @@ def test_a_client_that_asks_and_does_not_read_costs_little(tmp_path: Path) -> No
     with running() as resident, resident.client() as client, resident.client() as silent:
         before = client.ask("info")[0]["rss"]
         asked = {"op": "read_file", "path": str(tmp_path / "large")}
-        silent.stream.sendall(b"".join(pack_frame(REQUEST, number, asked) for number in range(100, 400)))
+        silent.stream.sendall(
+            b"".join(pack_frame(REQUEST, number, asked) for number in range(100, 400))
+        )
         assert client.run("echo fine")[1] == b"fine\n"
         assert client.ask("info")[0]["rss"] - before < 16 << 20
         assert len(answers(silent, *range(100, 400))) == 300
@@ -354,7 +384,9 @@ def test_names_and_limits_that_a_user_changes_do_no_harm() -> None:
         assert with_argument(MARK) == []
 
 
-def test_a_directory_removed_by_a_command_from_elsewhere_is_left_with_a_note(tmp_path: Path) -> None:
+def test_a_directory_removed_by_a_command_from_elsewhere_is_left_with_a_note(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "d").mkdir()
     with running() as resident, resident.client() as client:
         client.run(f"cd {tmp_path}/d")
@@ -385,12 +417,19 @@ def test_a_yield_that_nobody_heard_of_is_told_to_who_asks_again(argv: bool) -> N
                 pass
         with resident.client() as client:  # the connection broke before or after its time was over
             for job in ("y", "z"):
-                assert client.ask("run", text, **dict(asked, id=job))[0]["ending"] == ["yielded", job]
+                assert client.ask("run", text, **dict(asked, id=job))[0]["ending"] == [
+                    "yielded",
+                    job,
+                ]
 
 
-def test_a_command_that_is_yielded_before_it_begins_leaves_the_session_to_others(slow_profile: dict[str, str]) -> None:
+def test_a_command_that_is_yielded_before_it_begins_leaves_the_session_to_others(
+    slow_profile: dict[str, str],
+) -> None:
     with running(login=True, environ=slow_profile) as resident, resident.client() as client:
-        said, _ = client.ask("run", b"X=2; sleep 1234.7", id="y", text=17, timeout=0.1, on_timeout="yield")
+        said, _ = client.ask(
+            "run", b"X=2; sleep 1234.7", id="y", text=17, timeout=0.1, on_timeout="yield"
+        )
         assert said["ending"] == ["yielded", "y"]
         assert said["notes"] == ["state not kept: the command was yielded and goes on as a process"]
         assert client.run("X=1")[0]["notes"] == []
@@ -400,7 +439,9 @@ def test_a_command_that_is_yielded_before_it_begins_leaves_the_session_to_others
         assert client.run("echo $X")[1] == b"1\n"
 
 
-def test_the_time_of_a_start_that_was_cancelled_ends_with_the_answer(slow_profile: dict[str, str]) -> None:
+def test_the_time_of_a_start_that_was_cancelled_ends_with_the_answer(
+    slow_profile: dict[str, str],
+) -> None:
     """A clock that went on would look at a session that is gone, and so bring it back."""
     with running(login=True, environ=slow_profile) as resident, resident.client() as client:
         words = b"bash\0-c\0true"

@@ -7,7 +7,15 @@ import pytest
 
 from hermetic.resident.files.safe_path import find, find_quickly
 
-PATHS = ("plain", "below/deep/file", "link/deep/file", "below/../plain", "below//./deep/file", "below/missing", "loose")
+PATHS = (
+    "plain",
+    "below/deep/file",
+    "link/deep/file",
+    "below/../plain",
+    "below//./deep/file",
+    "below/missing",
+    "loose",
+)
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""A mistake of ours in one request costs that request, and neither the connection nor anybody's time."""
+"""A mistake of ours in one request costs that request, and neither the connection nor anybody's
+time.
+"""
 
 import subprocess
 import sys
@@ -89,8 +91,12 @@ print(len(server.clients), server.attached)
 """
 
 
-def test_a_client_that_has_gone_is_not_counted_when_its_greeting_is_taken_late(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", LATE, tmp_path / "s"], capture_output=True, text=True, timeout=30)
+def test_a_client_that_has_gone_is_not_counted_when_its_greeting_is_taken_late(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LATE, tmp_path / "s"], capture_output=True, text=True, timeout=30
+    )
     assert (done.stdout, done.stderr) == ("0 0\n", "")
 
 
@@ -122,5 +128,7 @@ print(users == [os.getuid()], failures, 1 < len(tries) < 20)
 
 
 def test_without_a_descriptor_a_connection_waits_and_the_loop_does_not_spin(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", CROWDED, tmp_path / "s"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", CROWDED, tmp_path / "s"], capture_output=True, text=True, timeout=60
+    )
     assert (done.stdout, done.stderr) == ("True [] True\n", "")

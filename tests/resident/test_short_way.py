@@ -1,4 +1,6 @@
-"""The short way of a short text to a settled shell: seen from inside, and no different from the long one."""
+"""The short way of a short text to a settled shell: seen from inside, and no different from the
+long one.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +26,9 @@ async def settled() -> AsyncIterator[hermetic.Environment]:
 
 
 async def settle(env: hermetic.Environment) -> None:
-    """After each of these texts a copy is made, and the shell's input looked at: only then the short way is open."""
+    """After each of these texts a copy is made, and the shell's input looked at: only then the
+    short way is open.
+    """
     async with asyncio.timeout(60):
         while (await env.run(WAY)).output != "0\n":  # noqa: ASYNC110 (no event tells)
             await asyncio.sleep(0.05)
@@ -66,10 +70,24 @@ async def test_a_long_text_and_one_with_traps_take_other_ways() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["echo $?", "echo $LINENO", "nosuchprogram", "echo 'a", "@x", " echo a", "\n\necho $LINENO", "false",
-     "f() {\n g\n}; f", "echo a; return 4", "break; echo b", "echo $HERMETIC_X ${#@}", "(exit 9)", "echo é",
-     "cat; echo a >&2"],
-)  # fmt: skip
+    [
+        "echo $?",
+        "echo $LINENO",
+        "nosuchprogram",
+        "echo 'a",
+        "@x",
+        " echo a",
+        "\n\necho $LINENO",
+        "false",
+        "f() {\n g\n}; f",
+        "echo a; return 4",
+        "break; echo b",
+        "echo $HERMETIC_X ${#@}",
+        "(exit 9)",
+        "echo é",
+        "cat; echo a >&2",
+    ],
+)
 async def test_a_text_does_the_same_by_both(text: str) -> None:
     async with settled() as env:
         short = await env.run(text)
@@ -82,7 +100,13 @@ async def test_what_it_starts_carries_its_own_number() -> None:
         limits = set()
         for _ in range(4):
             told = await env.run("cat /proc/self/limits")
-            limits.add(next(line.split()[3] for line in told.output.splitlines() if line.startswith("Max msgqueue")))
+            limits.add(
+                next(
+                    line.split()[3]
+                    for line in told.output.splitlines()
+                    if line.startswith("Max msgqueue")
+                )
+            )
         assert len(limits) == 4
 
 
@@ -90,7 +114,9 @@ async def test_a_job_that_left_its_tree_is_ended_with_its_own_command_alone() ->
     async with settled() as env:
         earlier = (await env.run("env -i setsid sleep 300 & echo $!")).output.strip()
         await settle(env)
-        over = await env.run("env -i setsid bash -c 'env -i setsid sleep 301 & echo $!'; sleep 300", timeout=0.5)
+        over = await env.run(
+            "env -i setsid bash -c 'env -i setsid sleep 301 & echo $!'; sleep 300", timeout=0.5
+        )
         later = over.output.split()[-1]
         assert (await env.run(f"kill -0 {earlier} && ! kill -0 {later}")).exit_code == 0
 
@@ -124,13 +150,17 @@ async def test_a_copy_of_a_shell_whose_traps_are_known_is_the_same_shell(switch:
         ("", False),
     ],
 )
-def test_where_any_name_may_be_redefined_only_assignments_keep_traps(text: str, keeps: bool) -> None:
+def test_where_any_name_may_be_redefined_only_assignments_keep_traps(
+    text: str, keeps: bool
+) -> None:
     redefinitions = Redefinitions()
     redefinitions.learn(b"source ./functions")
     assert redefinitions.keeps_traps(text.encode()) is keeps
 
 
-async def test_traps_are_kept_after_assignments_in_a_session_with_sourced_functions(tmp_path: Path) -> None:
+async def test_traps_are_kept_after_assignments_in_a_session_with_sourced_functions(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "functions").write_text("f() { trap 'echo caught' USR1; }\n")
     async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
         await env.run("source ./functions; f")
@@ -141,7 +171,9 @@ async def test_traps_are_kept_after_assignments_in_a_session_with_sourced_functi
 
 
 async def test_after_sourcing_a_file_a_plain_program_needs_no_new_standby(tmp_path: Path) -> None:
-    (tmp_path / "activate").write_text("deactivate() { :; }\nls() { SEEN=yes; }\nalias ll='ls\n-l'\n")
+    (tmp_path / "activate").write_text(
+        "deactivate() { :; }\nls() { SEEN=yes; }\nalias ll='ls\n-l'\n"
+    )
     async with hermetic.open("local", cwd=str(tmp_path), login=False) as env:
         resident = (await env.info()).pid
 
@@ -176,8 +208,13 @@ def test_reported_names_replace_guesses_until_an_own_function_runs() -> None:
 
 
 def test_names_are_read_from_what_bash_prints() -> None:
-    assert read_names(b"declare -f a.b\ndeclare -fx c\n\0alias d='x\nalias e='\\''1'\\'''\nalias -- -f=''\n") == {
-        b"a.b", b"c", b"d", b"-f",
-    }  # fmt: skip
+    assert read_names(
+        b"declare -f a.b\ndeclare -fx c\n\0alias d='x\nalias e='\\''1'\\'''\nalias -- -f=''\n"
+    ) == {
+        b"a.b",
+        b"c",
+        b"d",
+        b"-f",
+    }
     with pytest.raises(ValueError, match="not what bash prints"):
         read_names(b"\0alias d='x'; rm -rf /\n")

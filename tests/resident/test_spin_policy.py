@@ -21,7 +21,9 @@ BUSY = "import os\nos.sched_setaffinity(0, {%d})\nprint(flush=True)\nwhile True:
 @pytest.fixture
 def spin_policy() -> SpinPolicy:
     if len(os.sched_getaffinity(0)) < 2:
-        unavailable("one processor: nobody looks instead of sleeping there; run the tests on a machine with two")
+        unavailable(
+            "one processor: nobody looks instead of sleeping there; run the tests on a machine with two"
+        )
     return SpinPolicy()
 
 
@@ -82,7 +84,9 @@ def test_not_where_somebody_else_wants_the_processor(spin_policy: SpinPolicy) ->
         assert looks(spin_policy) < 10
 
 
-def test_not_where_a_cgroup_allows_too_little(spin_policy: SpinPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_where_a_cgroup_allows_too_little(
+    spin_policy: SpinPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hermetic.resident.life.loop.processors", lambda: 1.0)
     limited = SpinPolicy()
     for each in (spin_policy, limited):
@@ -98,7 +102,10 @@ async def test_a_row_of_commands_in_a_container_leaves_it_its_share() -> None:
     need_variable("DOCKER_HOST")
     image = need_variable("IMAGE_BASE")
     said = "cat /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpu/cpu.stat 2>/dev/null"
-    async with asyncio.timeout(120), hermetic.open("docker", image=image, cpu=0.5, login=False) as env:
+    async with (
+        asyncio.timeout(120),
+        hermetic.open("docker", image=image, cpu=0.5, login=False) as env,
+    ):
         for _ in range(3):  # whoever else is busy here may cost a period or two
             before = throttled((await env.run(said)).output)
             for _ in range(250):
@@ -117,7 +124,9 @@ def throttled(told: str) -> int:
 
 async def test_output_is_taken_in_while_other_commands_come_without_a_pause() -> None:
     async with asyncio.timeout(60), hermetic.open("local", login=False) as env:
-        printing = asyncio.create_task(env.session("printing").run("head -c 1000000 /dev/zero | tr '\\0' x"))
+        printing = asyncio.create_task(
+            env.session("printing").run("head -c 1000000 /dev/zero | tr '\\0' x")
+        )
         while not printing.done():
             await env.run("true")
         assert len(printing.result().output) == 1_000_000

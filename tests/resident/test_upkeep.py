@@ -37,7 +37,9 @@ def directory_of(task: str) -> Path:
 
 
 async def settled(environment: hermetic.Environment, directory: Path) -> None:
-    """Returns when there is a standby, and each shell has its channel open: what a cleaner finds has been idle."""
+    """Returns when there is a standby, and each shell has its channel open: what a cleaner finds
+    has been idle.
+    """
     resident = (await environment.info()).pid
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
@@ -49,7 +51,10 @@ async def settled(environment: hermetic.Environment, directory: Path) -> None:
 
 def waits_in(directory: Path, pid: int) -> bool:
     try:
-        return any(os.readlink(entry).startswith(f"{directory}/") for entry in Path(f"/proc/{pid}/fd").iterdir())
+        return any(
+            os.readlink(entry).startswith(f"{directory}/")
+            for entry in Path(f"/proc/{pid}/fd").iterdir()
+        )
     except OSError:
         return False
 
@@ -68,7 +73,10 @@ async def test_a_resident_whose_directory_is_removed_goes_on_and_is_found_again(
         await environment.run("export KEPT=1")
         await settled(environment, directory)
         gate = directory.parent / f"{task}.gate"
-        busy = await begin(environment.session("busy"), f"echo up; until [ -e {gate} ]; do sleep 0.05; done; exit 7")
+        busy = await begin(
+            environment.session("busy"),
+            f"echo up; until [ -e {gate} ]; do sleep 0.05; done; exit 7",
+        )
         shutil.rmtree(directory)
         assert (await environment.run("echo $KEPT")).output == "1\n"
         assert (await environment.run("exit 3")).exit_code == 3
@@ -82,7 +90,9 @@ async def test_a_resident_whose_directory_is_removed_goes_on_and_is_found_again(
         async with hermetic.attach(task) as again:
             assert (await again.info()).pid == pid
             assert (await again.run("echo $KEPT $MORE")).output == "1 2\n"
-            parallel = await asyncio.gather(*(again.run(f"echo {number}; sleep 0.1") for number in range(3)))
+            parallel = await asyncio.gather(
+                *(again.run(f"echo {number}; sleep 0.1") for number in range(3))
+            )
             assert [result.output for result in parallel] == ["0\n", "1\n", "2\n"]
     finally:
         await environment.close(remove=True)
@@ -90,7 +100,9 @@ async def test_a_resident_whose_directory_is_removed_goes_on_and_is_found_again(
 
 
 async def test_names_that_a_cleaner_removes_are_made_anew() -> None:
-    """The directory stays, and old files in it go: the socket, the channels of idle shells, the record."""
+    """The directory stays, and old files in it go: the socket, the channels of idle shells, the
+    record.
+    """
     task = f"aged-{os.getpid()}"
     environment = await hermetic.open("local", task=task, login=False)
     try:
@@ -233,7 +245,9 @@ def has_open(pid: int, name: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["docker", PODMAN, "sandbox"])
-async def test_a_directory_that_cannot_be_made_anew_costs_no_session(kind: str, tmp_path: Path) -> None:
+async def test_a_directory_that_cannot_be_made_anew_costs_no_session(
+    kind: str, tmp_path: Path
+) -> None:
     """It is mounted from this host: once it is removed here, nothing can be made in it there."""
     task = f"unmade-{os.getpid()}"
     if kind == "sandbox":
@@ -255,7 +269,9 @@ async def test_a_directory_that_cannot_be_made_anew_costs_no_session(kind: str, 
             assert result.output == (f"1 {number}\n" if number else "1\n")
         assert (await other.run("exit 3")).ending == Exited(3)
         assert (await environment.session("new").run("echo new")).output == "new\n"
-        results = await asyncio.gather(*(environment.run(f"echo {number}; sleep 0.1") for number in range(3)))
+        results = await asyncio.gather(
+            *(environment.run(f"echo {number}; sleep 0.1") for number in range(3))
+        )
         assert [result.output for result in results] == ["0\n", "1\n", "2\n"]
     finally:
         await environment.close(remove=True)
@@ -269,7 +285,9 @@ def test_the_reason_that_a_command_has_no_standby_is_remembered(kind: int) -> No
         def check(self) -> None:
             raise OSError(kind, os.strerror(kind))
 
-    session: Any = SimpleNamespace(resident=SimpleNamespace(quota=Quota()), shortage="", has_standby=False)
+    session: Any = SimpleNamespace(
+        resident=SimpleNamespace(quota=Quota()), shortage="", has_standby=False
+    )
     primary: Any = None
     Session._order_standby(session, primary)
     assert not session.has_standby
@@ -287,10 +305,16 @@ def test_where_no_directory_can_be_made_the_resident_ends_once_nothing_runs(
     running: list[str] = []
     ends: list[float] = []
     resident: Any = SimpleNamespace(
-        directory=str(base / "own"), channel_directory=str(base / "own"), id="e-1", sessions={}, running=lambda: running
+        directory=str(base / "own"),
+        channel_directory=str(base / "own"),
+        id="e-1",
+        sessions={},
+        running=lambda: running,
     )
     loop = SimpleNamespace(call_later=lambda seconds, call: later.append(call))
-    life: Any = SimpleNamespace(loop=loop, ending=False, guardian=None, end=lambda grace, done: ends.append(grace))
+    life: Any = SimpleNamespace(
+        loop=loop, ending=False, guardian=None, end=lambda grace, done: ends.append(grace)
+    )
     server: Any = None
     kept = upkeep.Upkeep(resident, life, server)
     shutil.rmtree(base / "own")

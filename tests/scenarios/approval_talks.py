@@ -1,4 +1,6 @@
-"""Conversations about approvals as data: what is asked for, what a person answers, and what must come of it."""
+"""Conversations about approvals as data: what is asked for, what a person answers, and what must
+come of it.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -9,7 +11,10 @@ Outcome = Literal["ran", "blocked", "approval_required"]
 
 
 class Say(msgspec.Struct, frozen=True):
-    """One call, the answer that a person would give, and the outcome. `asks`: whether the person was asked."""
+    """One call, the answer that a person would give, and the outcome.
+
+    `asks`: whether the person was asked.
+    """
 
     text: str
     outcome: Outcome
@@ -21,7 +26,10 @@ class Say(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """Something that happens between calls: "restart", "later" (seconds), "answer", "answer too late", "revoke"."""
+    """Something that happens between calls:
+
+    "restart", "later" (seconds), "answer", "answer too late", "revoke".
+    """
 
     what: str
     value: Any = None
@@ -63,7 +71,12 @@ def waits(text: str) -> Say:
 BAD = "rm -rf /srv/app"  # dangerous, and nothing is there
 DOWNLOAD = "curl -s localhost:1/i | sh"
 PUSH = "git push --force origin main"
-ASK_PUSH = {"decision": "ask", "command": ["git", "push"], "matches": ["git push"], "spares": ["git pull"]}
+ASK_PUSH = {
+    "decision": "ask",
+    "command": ["git", "push"],
+    "matches": ["git push"],
+    "spares": ["git pull"],
+}
 ASK_SRC = {"decision": "ask", "path": "src/**", "matches": ["touch src/a"], "spares": ["touch a"]}
 
 # Ways to stretch an approval of `rm -rf /srv/app` that was given for always.
@@ -88,34 +101,66 @@ TALKS: tuple[Talk, ...] = (
     Talk("once is once", [yes(BAD, "once"), yes(BAD, "once"), no(BAD)]),
     Talk("deny is no, and the next time is asked anew", [no(BAD), yes(BAD, "once")]),
     Talk("a session's answer covers the very same", [yes(BAD, "session"), ran(BAD), ran(BAD)]),
-    Talk("and nothing else", [yes(BAD, "session"), no("rm -rf /srv/other"), no("rm -rf /srv/app/x"), ran(BAD)]),
-    Talk("the same act in other words is the same act", [yes(BAD, "session"), ran("r\\m -rf '/srv/app'")]),
-    Talk("another directory is another act", [yes("cd /srv; rm -rf app", "session"), no("cd /opt; rm -rf app")]),
+    Talk(
+        "and nothing else",
+        [yes(BAD, "session"), no("rm -rf /srv/other"), no("rm -rf /srv/app/x"), ran(BAD)],
+    ),
+    Talk(
+        "the same act in other words is the same act",
+        [yes(BAD, "session"), ran("r\\m -rf '/srv/app'")],
+    ),
+    Talk(
+        "another directory is another act",
+        [yes("cd /srv; rm -rf app", "session"), no("cd /opt; rm -rf app")],
+    ),
     Talk(
         "another context is another act",
-        [yes("kubectl delete ns x", "session"), no("KUBECONFIG=/prod kubectl delete ns x"), ran("kubectl delete ns x")],
+        [
+            yes("kubectl delete ns x", "session"),
+            no("KUBECONFIG=/prod kubectl delete ns x"),
+            ran("kubectl delete ns x"),
+        ],
     ),
     Talk(
         "so is one that an earlier command set",
-        [yes("kubectl delete ns x", "session"), ran("export KUBECONFIG=/prod"), no("kubectl delete ns x")],
+        [
+            yes("kubectl delete ns x", "session"),
+            ran("export KUBECONFIG=/prod"),
+            no("kubectl delete ns x"),
+        ],
     ),
     Talk(
         "another input is another act",
         [yes("echo 'drop table a' | psql prod", "session"), no("echo 'drop table b' | psql prod")],
     ),
-    Talk("what nobody can know is allowed once at most", [yes("rm -rf $UNSEEN/x", "session"), no("rm -rf $UNSEEN/x")]),
+    Talk(
+        "what nobody can know is allowed once at most",
+        [yes("rm -rf $UNSEEN/x", "session"), no("rm -rf $UNSEEN/x")],
+    ),
     Talk("code that nobody has seen too", [yes(DOWNLOAD, "always"), no(DOWNLOAD)]),
-    Talk("two sessions at once are apart", [yes(BAD, "session", task="a"), no(BAD, task="b"), ran(BAD, task="a")]),
-    Talk("a session's answer ends with the toolbox", [yes(BAD, "session"), Turn("restart"), no(BAD)]),
-    Talk("always outlives it, for every task", [yes(BAD, "always"), Turn("restart"), ran(BAD), ran(BAD, task="b")]),
+    Talk(
+        "two sessions at once are apart",
+        [yes(BAD, "session", task="a"), no(BAD, task="b"), ran(BAD, task="a")],
+    ),
+    Talk(
+        "a session's answer ends with the toolbox", [yes(BAD, "session"), Turn("restart"), no(BAD)]
+    ),
+    Talk(
+        "always outlives it, for every task",
+        [yes(BAD, "always"), Turn("restart"), ran(BAD), ran(BAD, task="b")],
+    ),
     Talk("and is not stretched", [yes(BAD, "always"), *(no(text) for text in STRETCHED), ran(BAD)]),
     Talk("always ends one day", [yes(BAD, "always"), Turn("later", 91 * 86400), no(BAD)]),
-    Talk("a session's answer ends the same day", [yes(BAD, "session"), Turn("later", 43201), no(BAD)]),
+    Talk(
+        "a session's answer ends the same day", [yes(BAD, "session"), Turn("later", 43201), no(BAD)]
+    ),
     Talk("what was allowed can be taken back", [yes(BAD, "always"), Turn("revoke"), no(BAD)]),
     Talk("silence is no", [no(BAD, None)], {"timeout": 0.05}),
     Talk("an answer that is none is no", [no(BAD, "yes please"), no(BAD, "")]),
     Talk("nobody to ask is no", [refused(BAD), ran("echo hi")], {"nobody_there": True}),
-    Talk("unless somebody has said otherwise", [ran(BAD)], {"nobody_there": True, "nobody": "allow"}),
+    Talk(
+        "unless somebody has said otherwise", [ran(BAD)], {"nobody_there": True, "nobody": "allow"}
+    ),
     Talk(
         "a compound with one bad part shows that part, and each part is allowed for itself",
         [
@@ -125,27 +170,55 @@ TALKS: tuple[Talk, ...] = (
             no("rm -rf /srv/app; rm -rf /srv/third"),
         ],
     ),
-    Talk("hardline is refused in every mode: asked", [refused("rm -rf /"), refused("cat x > /dev/sda")]),
-    Talk("hardline is refused in every mode: allow", [refused("rm -rf /"), ran(BAD)], {"mode": "allow"}),
-    Talk("deny asks nobody, and keeps what was allowed", [refused(BAD), ran("echo hi")], {"mode": "deny"}),
+    Talk(
+        "hardline is refused in every mode: asked",
+        [refused("rm -rf /"), refused("cat x > /dev/sda")],
+    ),
+    Talk(
+        "hardline is refused in every mode: allow",
+        [refused("rm -rf /"), ran(BAD)],
+        {"mode": "allow"},
+    ),
+    Talk(
+        "deny asks nobody, and keeps what was allowed",
+        [refused(BAD), ran("echo hi")],
+        {"mode": "deny"},
+    ),
     Talk(
         "what approvals.deny names never runs",
-        [refused(PUSH), refused("git  PUSH origin"), refused("bash -c 'git push'"), ran("git status")],
+        [
+            refused(PUSH),
+            refused("git  PUSH origin"),
+            refused("bash -c 'git push'"),
+            ran("git status"),
+        ],
         {"mode": "allow", "deny": ["git push*"]},
     ),
     Talk(
         "a rule that asks, asks about what is harmless",
-        [no("git push origin main"), no("git -C . push"), yes("sh -c 'git push'", "once"), ran("git log")],
+        [
+            no("git push origin main"),
+            no("git -C . push"),
+            yes("sh -c 'git push'", "once"),
+            ran("git log"),
+        ],
         {"rules": [ASK_PUSH]},
     ),
     Talk(
         "a rule that allows, allows the program and no redirection beside it",
-        [ran("rm -rf /srv/app/cache"), no("rm -rf /srv/app/cache > ~/.profile"), no("rm -rf /srv/app")],
+        [
+            ran("rm -rf /srv/app/cache"),
+            no("rm -rf /srv/app/cache > ~/.profile"),
+            no("rm -rf /srv/app"),
+        ],
         {
             "rules": [
                 {
-                    "decision": "allow", "command": ["rm", "-rf", "/srv/app/cache"], "exact": True,
-                    "matches": ["rm -rf /srv/app/cache"], "spares": ["rm -rf /srv/app"],
+                    "decision": "allow",
+                    "command": ["rm", "-rf", "/srv/app/cache"],
+                    "exact": True,
+                    "matches": ["rm -rf /srv/app/cache"],
+                    "spares": ["rm -rf /srv/app"],
                 }
             ]
         },
@@ -155,7 +228,11 @@ TALKS: tuple[Talk, ...] = (
         [refused("terraform destroy"), refused("terraform destroy -auto-approve")],
         {
             "rules": [
-                {"decision": "allow", "command": ["terraform", "destroy"], "matches": ["terraform destroy"]},
+                {
+                    "decision": "allow",
+                    "command": ["terraform", "destroy"],
+                    "matches": ["terraform destroy"],
+                },
                 {"decision": "deny", "command": ["terraform"], "matches": ["terraform destroy"]},
             ]
         },
@@ -163,7 +240,15 @@ TALKS: tuple[Talk, ...] = (
     Talk(
         "hosts are ruled by name",
         [refused("curl https://evil.example/x"), ran("curl -s http://localhost:1/x")],
-        {"rules": [{"decision": "deny", "network": "*.example", "matches": ["curl https://evil.example/x"]}]},
+        {
+            "rules": [
+                {
+                    "decision": "deny",
+                    "network": "*.example",
+                    "matches": ["curl https://evil.example/x"],
+                }
+            ]
+        },
     ),
     Talk(
         "a budget covers as many as was shown",
@@ -202,8 +287,12 @@ TALKS: tuple[Talk, ...] = (
     Talk(
         "another variable is another act, whatever it is called",
         [
-            yes("kubectl delete ns x", "session"), no("FLUX_STAGE=prod kubectl delete ns x"),
-            ran("export LANG=C"), ran("kubectl delete ns x"), ran("export FLUX_STAGE=prod"), no("kubectl delete ns x"),
+            yes("kubectl delete ns x", "session"),
+            no("FLUX_STAGE=prod kubectl delete ns x"),
+            ran("export LANG=C"),
+            ran("kubectl delete ns x"),
+            ran("export FLUX_STAGE=prod"),
+            no("kubectl delete ns x"),
         ],
     ),
     Talk(
@@ -212,9 +301,13 @@ TALKS: tuple[Talk, ...] = (
     ),
     Talk(
         "protected files are not written unasked",
-        [no("~/.ssh/authorized_keys", tool="write"), no("hermetic.toml", tool="write"), ran("a.txt", tool="write")],
+        [
+            no("~/.ssh/authorized_keys", tool="write"),
+            no("hermetic.toml", tool="write"),
+            ran("a.txt", tool="write"),
+        ],
     ),
-)  # fmt: skip
+)
 
 # What has to be among them → the talk that it is.
 DEMANDED = {

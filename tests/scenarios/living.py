@@ -54,7 +54,9 @@ def name_of(pid: int) -> str:
         return ""
 
 
-async def begin(session: hermetic.Session | hermetic.Environment, command: str) -> "asyncio.Task[hermetic.Result]":
+async def begin(
+    session: hermetic.Session | hermetic.Environment, command: str
+) -> "asyncio.Task[hermetic.Result]":
     """Runs a command; returns when it has said that it is up."""
     up = asyncio.Event()
     running = asyncio.create_task(session.run(command, on_output=lambda _: up.set()))

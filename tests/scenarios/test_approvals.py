@@ -44,7 +44,9 @@ class Stage:
         self.directory = directory
         self.person = Person()
         told = {name: value for name, value in settings.items() if name != "nobody_there"}
-        self._settings = msgspec.convert({**told, "file": str(directory / "approvals.toml")}, ApprovalSettings)
+        self._settings = msgspec.convert(
+            {**told, "file": str(directory / "approvals.toml")}, ApprovalSettings
+        )
         self._is_alone = bool(settings.get("nobody_there"))
         self._environments: dict[str, Environment] = {}
         self._approvals: list[Approvals] = []
@@ -69,7 +71,9 @@ class Stage:
         assert len(self.person.asked) - before == step.asks, step
 
     async def answer(self, answer: Any, *, too_late: bool) -> None:
-        """Answers the question that was asked last, which nobody waits for any more when it is too late."""
+        """Answers the question that was asked last, which nobody waits for any more when it is too
+        late.
+        """
         queue = self.gate.approvals.queue
         id = next(reversed(queue._open))
         if too_late:
@@ -96,7 +100,9 @@ class Stage:
 
     async def _environment(self, task: str) -> Environment:
         if task not in self._environments:
-            self._environments[task] = await open_environment("local", cwd=str(self.directory), login=False)
+            self._environments[task] = await open_environment(
+                "local", cwd=str(self.directory), login=False
+            )
         return self._environments[task]
 
     async def close(self) -> None:
@@ -132,9 +138,16 @@ def test_there_are_thirty_of_them_and_ten_ways_to_stretch_an_approval() -> None:
     assert set(DEMANDED.values()) <= by_name.keys()
     assert sum(isinstance(step, Say) for talk in TALKS for step in talk.steps) >= 90
     stretched = by_name[DEMANDED["always, and try to stretch it in ten ways"]].steps
-    assert len({step.text for step in stretched if isinstance(step, Say) and step.outcome == "blocked"}) >= 10
+    assert (
+        len(
+            {step.text for step in stretched if isinstance(step, Say) and step.outcome == "blocked"}
+        )
+        >= 10
+    )
     loop = by_name[DEMANDED["a loop of 50 writes under a budget of 20"]].steps
-    assert [step.outcome for step in loop if isinstance(step, Say)][1:] == ["ran"] * 20 + ["blocked"] * 30
+    assert [step.outcome for step in loop if isinstance(step, Say)][1:] == ["ran"] * 20 + [
+        "blocked"
+    ] * 30
 
 
 def settings(**more: Any) -> Settings:
@@ -149,7 +162,9 @@ ASK_ECHO = RuleSettings(decision="ask", command=("echo", "*"), matches=("echo hi
 
 
 async def test_a_question_in_the_queue_is_answered_while_the_call_waits(tmp_path: Path) -> None:
-    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, settings=settings(rules=(ASK_ECHO,)))
+    toolbox = Toolbox(
+        options={"login": False, "cwd": str(tmp_path)}, settings=settings(rules=(ASK_ECHO,))
+    )
     try:
         async with asyncio.timeout(20), toolbox.approvals.attend() as questions:
             calling = asyncio.create_task(call(toolbox, "echo hi"))
@@ -180,9 +195,11 @@ async def test_a_call_that_does_not_wait_is_told_to_come_again(tmp_path: Path) -
             assert (first["status"], first["exit_code"]) == ("approval_required", -1)
             assert (first["command"], first["pattern_key"]) == ("echo hi", "ask echo *")
             assert "your rule wants to be asked about echo *" in first["description"]
-            assert (await call(toolbox, "echo hi"))["approval_id"] == first["approval_id"]  # asked once
+            # asked once
+            assert (await call(toolbox, "echo hi"))["approval_id"] == first["approval_id"]
             toolbox.approvals.answer(first["approval_id"], "once")
-            assert (await call(toolbox, "echo ho"))["status"] == "approval_required"  # bound to the command
+            # bound to the command
+            assert (await call(toolbox, "echo ho"))["status"] == "approval_required"
             assert (await call(toolbox, "echo hi"))["output"] == "hi\n"
             assert (await call(toolbox, "echo hi"))["status"] == "approval_required"  # and used up
     finally:
@@ -228,13 +245,16 @@ async def impatient(request: ApprovalRequest) -> Any:
     ],
     ids=["deny", "reason", "silence", "approver's own timeout", "exception", "no answer"],
 )
-async def test_a_refusal_says_who_refused(tmp_path: Path, approver: Any, by: str, words: str) -> None:
+async def test_a_refusal_says_who_refused(
+    tmp_path: Path, approver: Any, by: str, words: str
+) -> None:
     log = tmp_path / "decisions.jsonl"
     timeout = 0.2 if approver is silent else 60
     toolbox = Toolbox(
-        options={"login": False, "cwd": str(tmp_path)}, settings=settings(timeout=timeout, log=str(log)),
+        options={"login": False, "cwd": str(tmp_path)},
+        settings=settings(timeout=timeout, log=str(log)),
         approver=approver,
-    )  # fmt: skip
+    )
     try:
         async with asyncio.timeout(50):
             answer = await call(toolbox, BAD)
@@ -250,7 +270,9 @@ async def test_a_refusal_says_who_refused(tmp_path: Path, approver: Any, by: str
 
 async def test_a_withdrawn_question_is_no_refusal_by_the_user(tmp_path: Path) -> None:
     log = tmp_path / "decisions.jsonl"
-    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, settings=settings(log=str(log)))
+    toolbox = Toolbox(
+        options={"login": False, "cwd": str(tmp_path)}, settings=settings(log=str(log))
+    )
     try:
         async with asyncio.timeout(20), toolbox.approvals.attend() as questions:
             calling = asyncio.create_task(call(toolbox, BAD))
@@ -276,9 +298,14 @@ async def test_a_batch_that_was_answered_meanwhile_is_granted_the_next_time(tmp_
             first = json.loads(await toolbox.call("request_approval", given, task_id="t"))
             assert first["status"] == "approval_required"
             toolbox.approvals.answer(first["approval_id"], "once")
-            wider = json.loads(await toolbox.call("request_approval", {**given, "count": 3}, task_id="t"))
+            wider = json.loads(
+                await toolbox.call("request_approval", {**given, "count": 3}, task_id="t")
+            )
             assert wider["status"] == "approval_required"  # that is another question
-            assert json.loads(await toolbox.call("request_approval", given, task_id="t"))["status"] == "approved"
+            assert (
+                json.loads(await toolbox.call("request_approval", given, task_id="t"))["status"]
+                == "approved"
+            )
             again = json.loads(await toolbox.call("request_approval", given, task_id="t"))
             assert again["status"] == "approval_required"
     finally:
@@ -307,20 +334,30 @@ async def test_a_loop_of_fifty_writes_stops_at_a_budget_of_twenty(tmp_path: Path
         asked.append(request)
         return "once" if request.subject == "batch" else "deny"
 
-    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, settings=settings(rules=(rule,)), approver=person)
+    toolbox = Toolbox(
+        options={"login": False, "cwd": str(tmp_path)},
+        settings=settings(rules=(rule,)),
+        approver=person,
+    )
     (tmp_path / "src").mkdir()
     try:
         given = {"count": 20, "under": "src", "reason": "one file for each letter"}
         answer = json.loads(await toolbox.call("request_approval", given, task_id="t"))
         assert answer["status"] == "approved"
         assert f"up to 20 changes of files below {tmp_path}/src" in asked[0].scope["once"]
-        outcomes = [(await call(toolbox, f"touch src/f{number}"))["exit_code"] for number in range(50)]
+        outcomes = [
+            (await call(toolbox, f"touch src/f{number}"))["exit_code"] for number in range(50)
+        ]
         assert outcomes == [0] * 20 + [-1] * 30
         assert len(list((tmp_path / "src").iterdir())) == 20
         assert len(asked) == 31
-        too_much = json.loads(await toolbox.call("request_approval", {"count": 5, "under": "/"}, task_id="t"))
+        too_much = json.loads(
+            await toolbox.call("request_approval", {"count": 5, "under": "/"}, task_id="t")
+        )
         assert "too much for a batch" in too_much["error"]
-        shells = json.loads(await toolbox.call("request_approval", {"count": 5, "command": ["bash"]}, task_id="t"))
+        shells = json.loads(
+            await toolbox.call("request_approval", {"count": 5, "command": ["bash"]}, task_id="t")
+        )
         assert "not bash as a whole" in shells["error"]
     finally:
         await toolbox.close(remove=True)
@@ -336,7 +373,9 @@ async def test_a_refused_command_opens_nothing(tmp_path: Path) -> None:
         await toolbox.close(remove=True)
 
 
-@pytest.mark.parametrize("said", [ExecutionError("gone"), [], {}, None, True, "yes", b"once"], ids=repr)
+@pytest.mark.parametrize(
+    "said", [ExecutionError("gone"), [], {}, None, True, "yes", b"once"], ids=repr
+)
 async def test_an_error_or_rubbish_of_the_approver_is_no(tmp_path: Path, said: Any) -> None:
     def broken(request: ApprovalRequest) -> Any:
         if isinstance(said, Exception):
@@ -350,7 +389,9 @@ async def test_an_error_or_rubbish_of_the_approver_is_no(tmp_path: Path, said: A
         await toolbox.close(remove=True)
 
 
-async def test_a_plain_function_that_hangs_stops_nothing_else_and_answers_too_late(tmp_path: Path) -> None:
+async def test_a_plain_function_that_hangs_stops_nothing_else_and_answers_too_late(
+    tmp_path: Path,
+) -> None:
     goes_on, asked = threading.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -360,7 +401,9 @@ async def test_a_plain_function_that_hangs_stops_nothing_else_and_answers_too_la
         return "once"
 
     chosen = settings(timeout=2)
-    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, approver=hangs, settings=chosen)
+    toolbox = Toolbox(
+        options={"login": False, "cwd": str(tmp_path)}, approver=hangs, settings=chosen
+    )
     try:
         async with asyncio.timeout(20):
             first = asyncio.create_task(call(toolbox, BAD))
@@ -392,7 +435,11 @@ async def test_a_script_asks_once_for_its_loop_and_gets_what_was_shown(tmp_path:
         asked.append(request.subject)
         return "once" if request.subject == "batch" else "deny"
 
-    toolbox = Toolbox(options={"login": False, "cwd": str(tmp_path)}, settings=settings(rules=(rule,)), approver=person)
+    toolbox = Toolbox(
+        options={"login": False, "cwd": str(tmp_path)},
+        settings=settings(rules=(rule,)),
+        approver=person,
+    )
     (tmp_path / "src").mkdir()
     try:
         async with asyncio.timeout(60):

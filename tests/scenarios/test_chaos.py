@@ -1,8 +1,8 @@
-"""Chaos: whatever is killed, stopped, removed or exhausted, no byte is lost, nothing leaks, no session stays stuck, and
-no environment ends without proof that it is gone.
+"""Chaos: whatever is killed, stopped, removed or exhausted, no byte is lost, nothing leaks, no
+session stays stuck, and no environment ends without proof that it is gone.
 
-A round opens an environment, keeps it busy from several sides, injects one fault at a random moment, and then looks.
-A failure names its round; the same round draws the same moments.
+A round opens an environment, keeps it busy from several sides, injects one fault at a random
+moment, and then looks. A failure names its round; the same round draws the same moments.
 """
 
 import asyncio
@@ -34,11 +34,15 @@ from tests.sizes import is_full
 ROUNDS = 300  # at full size, all kinds together
 SECONDS = 20.0  # by default
 AT_ONCE = 2
-BOUND = 60.0  # within which every call has to answer, whatever happens; a loaded machine needs a few
+# within which every call has to answer, whatever happens; a loaded machine needs a few
+BOUND = 60.0
 
 LINES = 3000
 PRINT = 'for (; i < n; i++) print "line " (0 + i); fflush()'
-PRINTER = f"exec awk 'BEGIN {{ n = {LINES}; {PRINT}; system(\"sleep 0.2\"); n = {2 * LINES}; {PRINT} }}'"  # no shell
+# no shell
+PRINTER = (
+    f"exec awk 'BEGIN {{ n = {LINES}; {PRINT}; system(\"sleep 0.2\"); n = {2 * LINES}; {PRINT} }}'"
+)
 PRINTED = "".join(f"line {i}\n" for i in range(2 * LINES)).encode()
 
 # Attaches to a task and runs commands in it until it is killed.
@@ -104,7 +108,9 @@ async def pause_the_container(scene: Scene) -> None:
 
 
 async def open_while_it_is_stopped(scene: Scene) -> None:
-    """Another caller opens the task and gets the same environment, or an error of ours; never a new environment."""
+    """Another caller opens the task and gets the same environment, or an error of ours; never a new
+    environment.
+    """
     _signal(scene.resident, signal.SIGSTOP)
     other = asyncio.create_task(_open_again(scene))
     await asyncio.sleep(scene.dice.choice((0.5, 7.0)))
@@ -361,7 +367,9 @@ async def _open_again(scene: Scene) -> None:
             other = await hermetic.open(scene.kind, task=scene.env.task, **scene.options)
     except hermetic.EnvironmentUnavailable:
         return
-    assert (await other.info()).resident == resident, "an environment was replaced without proof that it is gone"
+    assert (await other.info()).resident == resident, (
+        "an environment was replaced without proof that it is gone"
+    )
     await other.close()
 
 
@@ -390,7 +398,9 @@ async def _engine(*words: str) -> None:
 
 def _below(pid: int) -> list[int]:
     try:
-        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        children = [
+            int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
     except OSError:
         return []
     return [pid for child in children for pid in (child, *_below(child))]

@@ -27,7 +27,9 @@ asyncio.run(main())
 
 
 def open_and_leave(task: str, lease: float, unattended: float, command: str) -> tuple[int, int]:
-    """Opens an environment in another process that ends at once; returns the pids of resident and guardian."""
+    """Opens an environment in another process that ends at once; returns the pids of resident and
+    guardian.
+    """
     said = subprocess.run(
         [sys.executable, "-c", OPENER, task, str(lease), str(unattended), command],
         stdout=subprocess.PIPE,
@@ -61,7 +63,9 @@ async def test_what_runs_in_the_background_outlives_the_lease() -> None:
 
 async def test_what_runs_in_the_background_ends_with_the_second_clock() -> None:
     odd = f"9{os.getpid()}.75"
-    resident, guardian = open_and_leave(f"second-{os.getpid()}", 0.1, 1, f"sleep {odd} >/dev/null &")
+    resident, guardian = open_and_leave(
+        f"second-{os.getpid()}", 0.1, 1, f"sleep {odd} >/dev/null &"
+    )
     async with asyncio.timeout(30):
         await gone(resident)
         await gone(guardian)
@@ -69,7 +73,9 @@ async def test_what_runs_in_the_background_ends_with_the_second_clock() -> None:
 
 
 async def test_an_attached_caller_stops_both_clocks() -> None:
-    async with hermetic.open("local", task=f"attended-{os.getpid()}", lease=0.1, unattended=0.1) as env:
+    async with hermetic.open(
+        "local", task=f"attended-{os.getpid()}", lease=0.1, unattended=0.1
+    ) as env:
         resident = (await env.info()).pid
         ended = asyncio.create_task(gone(resident))
         done, _ = await asyncio.wait([ended], timeout=0.6)
@@ -91,7 +97,9 @@ async def test_a_lease_waits_for_a_slow_opener(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_looking_for_a_listener_does_not_prolong_the_lease() -> None:
-    async with hermetic.open("local", task=f"looked-at-{os.getpid()}", lease=1.0, login=False) as env:
+    async with hermetic.open(
+        "local", task=f"looked-at-{os.getpid()}", lease=1.0, login=False
+    ) as env:
         directory = runtime_root() / env.id
     async with asyncio.timeout(30):
         while await is_listened_in(directory):  # noqa: ASYNC110 (looking is what is tested)

@@ -1,4 +1,7 @@
-"""Somebody dies by SIGKILL: the resident, or its caller. Nothing is lost that need not be, and nothing stays."""
+"""Somebody dies by SIGKILL: the resident, or its caller.
+
+Nothing is lost that need not be, and nothing stays.
+"""
 
 import asyncio
 import os
@@ -46,7 +49,9 @@ async def test_a_killed_resident_is_told_at_once_and_leaves_nothing() -> None:
         odd = f"7{os.getpid()}.{turn}"
         env = await hermetic.open("local")
         info = await env.info()
-        await env.run(f"sleep {odd} & (setsid sleep {odd} &) ; env -i setsid bash -c 'sleep {odd} & sleep {odd}' &")
+        await env.run(
+            f"sleep {odd} & (setsid sleep {odd} &) ; env -i setsid bash -c 'sleep {odd} & sleep {odd}' &"
+        )
         started = await env.start(f"sleep {odd}")
         running = await begin(env, f"echo here; sleep {odd}")
         assert with_argument(odd) != []

@@ -41,16 +41,21 @@ async def test_a_match_is_reported_once_also_after_the_end(tmp_path: Path) -> No
         came.set()
 
     async with opened(tmp_path, on_notice=sink) as box:
-        started = await box.terminal("read -r go; echo MATCH; exit 3", background=True, watch_patterns=["MATCH"])
+        started = await box.terminal(
+            "read -r go; echo MATCH; exit 3", background=True, watch_patterns=["MATCH"]
+        )
         await box.process("submit", started["session_id"], data="go")
         ended = await box.process("wait", started["session_id"], timeout=60)
         assert (ended["status"], ended["output"]) == ("exited", "MATCH\n")
         async with asyncio.timeout(60):
             await came.wait()
-    assert [(notice.kind, notice.output) for notice in told] == [("matched", "MATCH")]  # and its end is not told again
+    # and its end is not told again
+    assert [(notice.kind, notice.output) for notice in told] == [("matched", "MATCH")]
 
 
-async def test_env_files_of_the_workspace_are_written_unasked_and_journalled(tmp_path: Path) -> None:
+async def test_env_files_of_the_workspace_are_written_unasked_and_journalled(
+    tmp_path: Path,
+) -> None:
     log, work = tmp_path / "decisions.jsonl", tmp_path / "work"
     work.mkdir()
     settings = Settings(approvals=ApprovalSettings(log=str(log)))
@@ -62,7 +67,9 @@ async def test_env_files_of_the_workspace_are_written_unasked_and_journalled(tmp
         read = await box.call("read_file", path=".env")
         assert read["status"] == "blocked"  # it is not shown
         decisions = [json.loads(line) for line in log.read_text().splitlines()]
-        assert [(one["decision"], one["label"]) for one in decisions] == [("allowed", "caution")] * 2
+        assert [(one["decision"], one["label"]) for one in decisions] == [
+            ("allowed", "caution")
+        ] * 2
     finally:
         await box.toolbox.close(remove=True)
 
@@ -75,12 +82,20 @@ async def test_credentials_for_aws_stay_with_the_caller_unless_they_are_named(
         monkeypatch.setenv(name, "set")
     shown = "for name in ${!AWS_@}; do echo $name; done"
     for passed in ((), secret[:2]):
-        async with hermetic.open("local", login=False, cwd=str(tmp_path), passthrough=passed) as env:
+        async with hermetic.open(
+            "local", login=False, cwd=str(tmp_path), passthrough=passed
+        ) as env:
             found = set((await env.run(shown)).output.split())
-            assert found & {*secret, "AWS_PROFILE", "AWS_REGION"} == {*passed, "AWS_PROFILE", "AWS_REGION"}
+            assert found & {*secret, "AWS_PROFILE", "AWS_REGION"} == {
+                *passed,
+                "AWS_PROFILE",
+                "AWS_REGION",
+            }
 
 
-async def test_a_profile_that_ends_its_shell_gives_a_shell_without_it_and_says_so(tmp_path: Path) -> None:
+async def test_a_profile_that_ends_its_shell_gives_a_shell_without_it_and_says_so(
+    tmp_path: Path,
+) -> None:
     (tmp_path / ".bash_profile").write_text("export EARLY=1\nexit 7\n")
     box = Box(Toolbox(options={"env": {"HOME": str(tmp_path)}, "cwd": str(tmp_path)}))
     try:

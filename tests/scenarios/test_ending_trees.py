@@ -13,7 +13,8 @@ from hermetic import Cancelled, Exited, Signalled, TimedOut
 from tests.scenarios.living import begin, is_alive, with_argument
 from tests.sizes import scale
 
-# What each does with `$S`, a sleep with an odd argument by which it can be found again. It says "up" before what lasts.
+# What each does with `$S`, a sleep with an odd argument by which it can be found again. It says
+# "up" before what lasts.
 TREES = {
     "plain": "$S & echo up; $S",
     "setsid": "setsid $S & echo up; $S",
@@ -78,7 +79,9 @@ async def test_two_hundred_ends_of_trees_leave_no_survivor_and_come_soon() -> No
 async def test_a_cancelled_command_is_known_as_cancelled() -> None:
     async with hermetic.open("local") as env:
         running = await begin(env, "echo begun; sleep 1000")
-        found = [process for process in await env.processes() if process.command.startswith("echo begun")]
+        found = [
+            process for process in await env.processes() if process.command.startswith("echo begun")
+        ]
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

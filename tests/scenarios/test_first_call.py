@@ -48,23 +48,40 @@ async def main():
 asyncio.run(main())
 """
 
-LIGHT = ("hermetic.toolbox", "hermetic.toolbox.spans", "hermetic.resident", "hermetic.resident.lazy",
-         "hermetic.contract", "hermetic.session", "hermetic.session.callbacks", "hermetic.environments",
-         "hermetic.environments.catalog", "hermetic.environments.options")  # fmt: skip
+LIGHT = (
+    "hermetic.toolbox",
+    "hermetic.toolbox.spans",
+    "hermetic.resident",
+    "hermetic.resident.lazy",
+    "hermetic.contract",
+    "hermetic.session",
+    "hermetic.session.callbacks",
+    "hermetic.environments",
+    "hermetic.environments.catalog",
+    "hermetic.environments.options",
+)
 
 
 @pytest.mark.parametrize("how", ["entered", "called"])
-def test_it_imports_nothing_heavy_on_the_loop_and_holds_it_for_no_long_time(tmp_path: Path, how: str) -> None:
+def test_it_imports_nothing_heavy_on_the_loop_and_holds_it_for_no_long_time(
+    tmp_path: Path, how: str
+) -> None:
     words = [sys.executable, "-c", PROGRAM, str(tmp_path), how]
-    said = json.loads(subprocess.run(words, check=True, capture_output=True, text=True, timeout=100).stdout)
+    said = json.loads(
+        subprocess.run(words, check=True, capture_output=True, text=True, timeout=100).stdout
+    )
     assert said["output"] == "hi\n"
     ours = [name for name in said["imported"] if name.startswith("hermetic.")]
-    assert [name for name in ours if name not in LIGHT and not name.startswith("hermetic.contract.")] == []
+    assert [
+        name for name in ours if name not in LIGHT and not name.startswith("hermetic.contract.")
+    ] == []
     assert "pyte" not in said["imported"]
     assert said["longest"] < SLACK * MOST_SECONDS
 
 
-@pytest.mark.parametrize("made", ["Toolbox(environment='dokker')", "Toolbox(options={'nosuch': 1})"])
+@pytest.mark.parametrize(
+    "made", ["Toolbox(environment='dokker')", "Toolbox(options={'nosuch': 1})"]
+)
 def test_a_wrong_kind_or_option_is_an_error_in_a_running_loop_too(made: str) -> None:
     program = f"""
 import asyncio, hermetic
@@ -76,5 +93,7 @@ async def main():
         print("refused")
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=100
+    )
     assert done.stdout == "refused\n"

@@ -1,4 +1,6 @@
-"""The caller of the tools dies by SIGKILL at any moment: the next one finds everything that was, and is told once."""
+"""The caller of the tools dies by SIGKILL at any moment: the next one finds everything that was,
+and is told once.
+"""
 
 import asyncio
 import json
@@ -17,7 +19,8 @@ from tests.programs import need_variable
 from tests.sizes import scale
 
 LINES = 400
-# Says on its output what it knows: a line "asked N" before a start, "started N ID" after it, "told ID" for each notice.
+# Says on its output what it knows: a line "asked N" before a start, "started N ID" after it, "told
+# ID" for each notice.
 CALLER = """
 import asyncio, json, sys
 from hermetic.toolbox import Toolbox
@@ -49,7 +52,7 @@ async def lived(kind: str, options: dict[str, Any], task: str, seconds: float) -
     given = [kind, json.dumps(options), task, str(LINES)]
     caller = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CALLER, *given, stdout=asyncio.subprocess.PIPE
-    )  # fmt: skip
+    )
     assert caller.stdout is not None
     async with asyncio.timeout(60):
         first = await caller.stdout.readline()
@@ -94,7 +97,9 @@ async def test_the_next_caller_finds_everything(kind: str, times: int, tmp_path:
     turns = random.Random(5)
     for turn in range(scale(times)):
         task = f"killed-{os.getpid()}-{turn}"
-        said = await lived(kind, options, task, turns.uniform(0, 1.2) + (turn % 2 if kind == "docker" else 0))
+        said = await lived(
+            kind, options, task, turns.uniform(0, 1.2) + (turn % 2 if kind == "docker" else 0)
+        )
         async with asyncio.timeout(120), opened_in(kind, options) as box:
             try:
                 await compare(box, task, said)

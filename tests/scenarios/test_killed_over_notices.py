@@ -1,4 +1,6 @@
-"""The caller dies by SIGKILL around the delivery of a notice: none is lost, and none repeated that was handled."""
+"""The caller dies by SIGKILL around the delivery of a notice: none is lost, and none repeated that
+was handled.
+"""
 
 import asyncio
 import json
@@ -45,7 +47,9 @@ asyncio.run(main())
 
 
 class Said:
-    """Which notices a caller, or the receiver of its webhook, began to handle and was done with, in their order."""
+    """Which notices a caller, or the receiver of its webhook, began to handle and was done with, in
+    their order.
+    """
 
     def __init__(self) -> None:
         self.began: list[str] = []
@@ -65,7 +69,9 @@ class Said:
 
 @asynccontextmanager
 async def receiving(said: Said) -> AsyncIterator[str]:
-    """The address of a web server that handles what is posted there, each `Idempotency-Key` as often as it comes."""
+    """The address of a web server that handles what is posted there, each `Idempotency-Key` as
+    often as it comes.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -73,7 +79,11 @@ async def receiving(said: Said) -> AsyncIterator[str]:
         except (asyncio.IncompleteReadError, OSError):  # it died over its question
             writer.close()
             return
-        [id] = [line.partition(": ")[2] for line in head.split("\r\n") if line.startswith("Idempotency-Key: ")]
+        [id] = [
+            line.partition(": ")[2]
+            for line in head.split("\r\n")
+            if line.startswith("Idempotency-Key: ")
+        ]
         said.hear("began", id)
         await asyncio.sleep(0.004)
         writer.write(b"HTTP/1.1 204 Done\r\nContent-Length: 0\r\n\r\n")
@@ -89,7 +99,7 @@ async def lived(words: tuple[str, ...], said: Said, handled: int, pause: float) 
     """A caller's life, which ends so many seconds after it has begun to handle so many notices."""
     caller = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CALLER, *words, str(COUNT), stdout=asyncio.subprocess.PIPE
-    )  # fmt: skip
+    )
     lines = caller.stdout
     assert lines is not None
     has_started = asyncio.Event()
@@ -143,10 +153,13 @@ async def test_only_what_was_being_handled_comes_again(way: str, tmp_path: Path)
         assert len(set(said.began) | set(ids)) == COUNT, "lost"
         assert len(ids) == len(set(ids)), "told twice to one caller"
         assert len(said.began) == len(set(said.began)), "told twice to the one that died"
-        assert {notice.id for notice in again if not notice.repeated}.isdisjoint(said.began), "repeated unmarked"
+        assert {notice.id for notice in again if not notice.repeated}.isdisjoint(said.began), (
+            "repeated unmarked"
+        )
         both = [id for id in ids if id in said.began]
         assert both in ([], said.began[-1:]), "only the last one can have been under way"
         repeats += sum(id in said.returned for id in both)
-    # Between a handler's return and the note of it in the environment lies nothing but that note's way there.
+    # Between a handler's return and the note of it in the environment lies nothing but that note's
+    # way there.
     assert way == "webhook" or repeats <= 1 + lives // 10
     print(f"{way}: {lives} lives, {COUNT * lives} notices, {repeats} repeated although handled")

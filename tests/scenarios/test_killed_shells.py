@@ -1,4 +1,6 @@
-"""Every shell of a session is killed, at any moment: the next command gets a shell, and a note says what was lost."""
+"""Every shell of a session is killed, at any moment: the next command gets a shell, and a note says
+what was lost.
+"""
 
 import asyncio
 import contextlib
@@ -21,7 +23,8 @@ CALLERS = 3
 KILLS = 4
 PATIENCE_SECONDS = 20  # for one command, beside whatever else the machine does
 
-# For a container, where nothing but the test's own shells runs: a shell of another name kills each bash.
+# For a container, where nothing but the test's own shells runs: a shell of another name kills each
+# bash.
 KILL_EACH_BASH = r"""
 for entry in /proc/[0-9]*; do
     read -r name 2>/dev/null <"$entry/comm" && [ "$name" = bash ] && kill -9 "${entry#/proc/}" 2>/dev/null
@@ -47,7 +50,9 @@ async def killer_in(environment: hermetic.Environment) -> Killer:
             kill_all(shells_below(resident))
 
         return kill_below
-    stand_in = await environment.start(["sh", "-c", f"while read -r _; do {KILL_EACH_BASH}\necho done; done"])
+    stand_in = await environment.start(
+        ["sh", "-c", f"while read -r _; do {KILL_EACH_BASH}\necho done; done"]
+    )
 
     async def kill_inside() -> None:
         await stand_in.submit("")
@@ -63,7 +68,9 @@ def options(kind: str) -> dict[str, Any]:
     return {"image": need_variable("IMAGE_BASE")}
 
 
-async def call_on(session: hermetic.Session, number: int, over: asyncio.Event) -> list[hermetic.Result]:
+async def call_on(
+    session: hermetic.Session, number: int, over: asyncio.Event
+) -> list[hermetic.Result]:
     """One caller: runs short commands until it is over, and gets a result for each."""
     results = []
     while not over.is_set():
@@ -82,7 +89,9 @@ async def test_after_all_shells_were_killed_the_next_command_gets_one(kind: str)
             session = environment.session(f"turn-{turn}")
             await session.run("export KEPT=1")
             over = asyncio.Event()
-            callers = [asyncio.create_task(call_on(session, number, over)) for number in range(CALLERS)]
+            callers = [
+                asyncio.create_task(call_on(session, number, over)) for number in range(CALLERS)
+            ]
             try:
                 for _ in range(KILLS):
                     await asyncio.sleep(chance.random() * 0.15)  # any moment
@@ -91,12 +100,19 @@ async def test_after_all_shells_were_killed_the_next_command_gets_one(kind: str)
                 over.set()
             results = [result for found in await asyncio.gather(*callers) for result in found]
             endings = {type(result.ending) for result in results}
-            assert endings <= {Exited, Signalled}, (turn, [result for result in results if result.exit_code is None])
+            assert endings <= {Exited, Signalled}, (
+                turn,
+                [result for result in results if result.exit_code is None],
+            )
             async with asyncio.timeout(PATIENCE_SECONDS):
                 after = await session.run("NEXT=here; echo fine")
                 last = await session.run("echo $NEXT")
             assert (after.output, last.output) == ("fine\n", "here\n"), (turn, after, last)
-            assert not any("another command" in note for note in (*after.notes, *last.notes)), (turn, after, last)
+            assert not any("another command" in note for note in (*after.notes, *last.notes)), (
+                turn,
+                after,
+                last,
+            )
             await session.close()
 
 

@@ -1,4 +1,6 @@
-"""Tasks whose environment is lost, ends, or belongs to another program: what the next answer says, once."""
+"""Tasks whose environment is lost, ends, or belongs to another program: what the next answer says,
+once.
+"""
 
 import asyncio
 import json
@@ -40,7 +42,9 @@ def kill_resident(environment: hermetic.Environment) -> None:
 
 
 @everywhere
-async def test_the_next_answer_after_a_loss_says_once_what_was_lost(tmp_path: Path, kind: str) -> None:
+async def test_the_next_answer_after_a_loss_says_once_what_was_lost(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path, kind) as box:
         assert "notes" not in await box.terminal("X=1; cd /usr")
         started = await box.terminal("sleep 1000 # the server", background=True)
@@ -102,22 +106,34 @@ async def test_a_script_at_the_moment_of_loss_says_what_to_do(tmp_path: Path) ->
     async with opened(tmp_path) as box:
         environment = await box.toolbox.fleet.get("t")
         calling = asyncio.create_task(
-            box.call("execute_code", code="import time; open('here', 'w').close(); time.sleep(1000)")
+            box.call(
+                "execute_code", code="import time; open('here', 'w').close(); time.sleep(1000)"
+            )
         )
         await appears(tmp_path / "here", 60)
         kill_resident(environment)
         answer = await calling
-        assert (answer["status"], "The next call starts a new environment" in answer["error"]) == ("error", True)
-        after = await box.call("execute_code", code="from hermetic_tools import terminal; print(terminal('echo hi'))")
+        assert (answer["status"], "The next call starts a new environment" in answer["error"]) == (
+            "error",
+            True,
+        )
+        after = await box.call(
+            "execute_code", code="from hermetic_tools import terminal; print(terminal('echo hi'))"
+        )
         assert "hi" in after["output"]
-        assert "ended, and a new one was started" in after["notes"][0]  # the model gets it, not the script
+        # the model gets it, not the script
+        assert "ended, and a new one was started" in after["notes"][0]
 
 
-async def test_a_call_that_waits_for_a_process_at_the_moment_of_loss_says_what_to_do(tmp_path: Path) -> None:
+async def test_a_call_that_waits_for_a_process_at_the_moment_of_loss_says_what_to_do(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path) as box:
         environment = await box.toolbox.fleet.get("t")
         started = await box.terminal("sleep 1000", background=True)
-        waiting = asyncio.create_task(box.process("wait_for", started["session_id"], data="never", timeout=100))
+        waiting = asyncio.create_task(
+            box.process("wait_for", started["session_id"], data="never", timeout=100)
+        )
         async with asyncio.timeout(60):
             while not link_of(environment).is_busy:  # noqa: ASYNC110 (no event tells)
                 await asyncio.sleep(0.02)
@@ -192,11 +208,15 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("how", ["die", "close", "leave"])
-async def test_programs_in_two_directories_have_default_tasks_of_their_own(tmp_path: Path, how: str) -> None:
+async def test_programs_in_two_directories_have_default_tasks_of_their_own(
+    tmp_path: Path, how: str
+) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         words = [sys.executable, "-c", textwrap.dedent(PROGRAM), how]
-        run = await asyncio.create_subprocess_exec(*words, cwd=tmp_path / name, stdout=asyncio.subprocess.PIPE)
+        run = await asyncio.create_subprocess_exec(
+            *words, cwd=tmp_path / name, stdout=asyncio.subprocess.PIPE
+        )
         said, _ = await run.communicate()
         assert json.loads(said)["output"] == f"{tmp_path / name}\n[]\n"
         if how != "die":
@@ -217,7 +237,10 @@ async def test_a_named_task_of_another_directory_is_attached_and_says_which_hold
     try:
         for directory in (there, here):
             monkeypatch.chdir(directory)
-            options: dict[str, Any] = {"login": False, **({"cwd": str(directory)} if is_named else {})}
+            options: dict[str, Any] = {
+                "login": False,
+                **({"cwd": str(directory)} if is_named else {}),
+            }
             boxes.append(Box(Toolbox(options=options)))
             if directory == there:
                 assert "notes" not in await boxes[0].terminal("X=1")
@@ -245,9 +268,14 @@ async def test_other_options_of_a_living_task_are_still_refused(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [("docker", {"image": "x"}), ("podman", {"image": "x"}), ("sandbox", {}), ("ssh", {"host": "h"}),
-     ("apptainer", {"image": "docker://x"})],
-)  # fmt: skip
+    [
+        ("docker", {"image": "x"}),
+        ("podman", {"image": "x"}),
+        ("sandbox", {}),
+        ("ssh", {"host": "h"}),
+        ("apptainer", {"image": "docker://x"}),
+    ],
+)
 @pytest.mark.parametrize("tool", ["terminal", "read_file", "execute_code"])
 async def test_a_kind_whose_program_is_missing_is_disabled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: dict[str, Any], tool: str
@@ -256,7 +284,11 @@ async def test_a_kind_whose_program_is_missing_is_disabled(
     for setting in (name for names in SETTINGS.values() for name in names):
         monkeypatch.delenv(setting, raising=False)
     monkeypatch.setitem(PROGRAMS, "docker", ("docker", "podman"))  # and none by its whole path
-    given = {"terminal": {"command": "true"}, "read_file": {"path": "x"}, "execute_code": {"code": "print(1)"}}
+    given = {
+        "terminal": {"command": "true"},
+        "read_file": {"path": "x"},
+        "execute_code": {"code": "print(1)"},
+    }
     box = Box(Toolbox(environment=kind, options=options))
     try:
         answer = await box.call(tool, **given[tool])
@@ -273,12 +305,19 @@ async def test_asking_what_runs_opens_no_environment(tmp_path: Path) -> None:
         assert not (runtime_root() / id_for_task("t")).exists()
 
 
-async def test_the_end_of_an_episode_kills_the_processes_of_every_task_at_once(tmp_path: Path) -> None:
+async def test_the_end_of_an_episode_kills_the_processes_of_every_task_at_once(
+    tmp_path: Path,
+) -> None:
     stubborn = "trap '' TERM; echo ready; while :; do sleep 1; done"
     async with opened(tmp_path) as box:
-        started = [(task, (await box.terminal(stubborn, task, background=True))["session_id"]) for task in "aaabb"]
+        started = [
+            (task, (await box.terminal(stubborn, task, background=True))["session_id"])
+            for task in "aaabb"
+        ]
         for task, id in started:
-            assert (await box.process("wait_for", id, task, data="ready", timeout=60))["status"] == "matched"
+            assert (await box.process("wait_for", id, task, data="ready", timeout=60))[
+                "status"
+            ] == "matched"
         await box.terminal("sleep 1000", "lost", background=True)
         await lose(box, "lost")
         assert await box.toolbox.kill_all() == 5
@@ -312,9 +351,14 @@ async def test_tasks_of_one_process_are_not_shared(tmp_path: Path) -> None:
     options = {"cwd": str(tmp_path), "login": False}
 
     async def say(box: Toolbox, command: str) -> str:
-        return str(json.loads(await box.call("terminal", {"command": command}, task_id="t"))["output"])
+        return str(
+            json.loads(await box.call("terminal", {"command": command}, task_id="t"))["output"]
+        )
 
-    async with Toolbox(settings=own, options=options) as first, Toolbox(settings=own, options=options) as second:
+    async with (
+        Toolbox(settings=own, options=options) as first,
+        Toolbox(settings=own, options=options) as second,
+    ):
         await say(first, "X=first")
         await say(second, "X=second")
         assert [await say(box, "echo $X") for box in (first, second)] == ["first\n", "second\n"]

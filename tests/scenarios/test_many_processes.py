@@ -1,4 +1,6 @@
-"""Many background processes print while foreground commands run: nothing is lost, and nobody has to wait."""
+"""Many background processes print while foreground commands run: nothing is lost, and nobody has to
+wait.
+"""
 
 import asyncio
 import hashlib
@@ -17,7 +19,9 @@ TEXT = "a line of some length, number"
 
 def expected(number: int) -> str:
     """The hash of what the process with this number prints."""
-    return hashlib.sha256("".join(f"{TEXT} {line} of {number}\n" for line in range(LINES)).encode()).hexdigest()
+    return hashlib.sha256(
+        "".join(f"{TEXT} {line} of {number}\n" for line in range(LINES)).encode()
+    ).hexdigest()
 
 
 async def printed(box: Box, id: str) -> tuple[int, str]:
@@ -56,6 +60,8 @@ async def test_nothing_is_lost(kind: str, tmp_path: Path) -> None:
 
         starting = [asyncio.ensure_future(background(number)) for number in range(count)]
         running = [asyncio.ensure_future(foreground(number)) for number in range(commands)]
-        assert await asyncio.gather(*running) == [(f"{number}\n100\n", number) for number in range(commands)]
+        assert await asyncio.gather(*running) == [
+            (f"{number}\n100\n", number) for number in range(commands)
+        ]
         found = await asyncio.gather(*starting)
         assert found == [(number % 100, expected(number)) for number in range(count)]

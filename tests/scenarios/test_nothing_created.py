@@ -48,7 +48,9 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 def settings(name: str, directory: Path) -> Settings:
     approvals = ApprovalSettings(
-        file=str(directory / "approvals.toml"), log=str(directory / "decisions.jsonl"), deny=("*rmtree*",)
+        file=str(directory / "approvals.toml"),
+        log=str(directory / "decisions.jsonl"),
+        deny=("*rmtree*",),
     )
     root = str(directory / "work") if name == "root" else None
     return Settings(approvals=approvals, files=FilesSettings(write_root=root))
@@ -63,7 +65,9 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("tool", "given", "made"), REFUSED, ids=[f"{tool} {list(given.values())}"[:60] for tool, given, _ in REFUSED]
+    ("tool", "given", "made"),
+    REFUSED,
+    ids=[f"{tool} {list(given.values())}"[:60] for tool, given, _ in REFUSED],
 )
 async def test_a_refused_call_creates_nothing(
     tmp_path: Path, runtime: Path, tool: str, given: dict[str, Any], made: dict[str, Any]
@@ -116,7 +120,9 @@ async def test_a_place_that_is_only_remembered_is_not_begun_again_for_what_is_re
             assert second.fleet.tasks == []
 
 
-async def test_what_began_while_somebody_was_asked_is_part_of_the_judgement(tmp_path: Path, runtime: Path) -> None:
+async def test_what_began_while_somebody_was_asked_is_part_of_the_judgement(
+    tmp_path: Path, runtime: Path
+) -> None:
     asked: list[ApprovalRequest] = []
     toolbox: Toolbox
 
@@ -134,7 +140,9 @@ async def test_what_began_while_somebody_was_asked_is_part_of_the_judgement(tmp_
         assert not (tmp_path / "marker").exists()
 
 
-async def test_a_file_that_was_allowed_by_its_name_is_asked_about_once(tmp_path: Path, runtime: Path) -> None:
+async def test_a_file_that_was_allowed_by_its_name_is_asked_about_once(
+    tmp_path: Path, runtime: Path
+) -> None:
     asked: list[ApprovalRequest] = []
 
     def person(request: ApprovalRequest) -> Any:
@@ -143,7 +151,10 @@ async def test_a_file_that_was_allowed_by_its_name_is_asked_about_once(tmp_path:
 
     (tmp_path / "hooks").mkdir()
     async with toolbox_in(tmp_path, approver=person) as toolbox:
-        for path in (".git/hooks/pre-commit", str(tmp_path / "hooks" / ".." / ".git" / "hooks" / "post-commit")):
+        for path in (
+            ".git/hooks/pre-commit",
+            str(tmp_path / "hooks" / ".." / ".git" / "hooks" / "post-commit"),
+        ):
             asked.clear()
             answer = await call(toolbox, "write_file", path=path, content="#!/bin/sh\n")
             assert "error" not in answer, answer

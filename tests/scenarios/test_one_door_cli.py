@@ -1,4 +1,6 @@
-"""The command line asks nobody, and what a person's rules deny does not reach a resident by it either."""
+"""The command line asks nobody, and what a person's rules deny does not reach a resident by it
+either.
+"""
 
 import asyncio
 import json
@@ -94,12 +96,12 @@ ONE_SHOT: dict[str, tuple[str, ...]] = {
     "run": ("run", "--", "touch denied"),
     "run an argv": ("run", "--", "touch", "denied"),
     "run by a rule": ("run", "--", "truncate -s 0 denied"),
-    "run hidden": ("run", "--json", "--", "X=touch; sh -c \"$X denied\""),
+    "run hidden": ("run", "--json", "--", 'X=touch; sh -c "$X denied"'),
     "record": ("record", "-f", "recorded", "--", "touch denied"),
     "run for a task": ("run", "--task", "one-door-2", "--", "touch denied"),
     "run apart": ("run", "--separate", "--", "touch denied"),
     "run elsewhere": ("run", "--env", "sandbox", "--workspace", ".", "--", "touch denied"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("words", ONE_SHOT.values(), ids=ONE_SHOT)
@@ -108,7 +110,10 @@ def test_run_opens_nothing_for_what_is_denied(
 ) -> None:
     before = sorted(os.listdir(os.environ["HERMETIC_RUNTIME_DIR"]))
     assert main(words) == 125
-    assert "approvals.deny has" in (said := capfd.readouterr().err) or "your rule denies truncate" in said
+    assert (
+        "approvals.deny has" in (said := capfd.readouterr().err)
+        or "your rule denies truncate" in said
+    )
     assert operations == []
     assert sorted(os.listdir(os.environ["HERMETIC_RUNTIME_DIR"])) == before
     assert not (work / "denied").exists()
@@ -163,7 +168,9 @@ def test_code_is_judged_by_the_rules(work: Path, script: str, isolated: tuple[st
     assert not (work / "denied").exists()
 
 
-def test_attach_types_nothing_that_is_denied(work: Path, shell: "hermetic.blocking.Process") -> None:
+def test_attach_types_nothing_that_is_denied(
+    work: Path, shell: "hermetic.blocking.Process"
+) -> None:
     with running("attach", shell.id, stdin=subprocess.PIPE) as attaching:
         assert attaching.stdin is not None
         assert attaching.stderr is not None
@@ -174,7 +181,9 @@ def test_attach_types_nothing_that_is_denied(work: Path, shell: "hermetic.blocki
     assert not (work / "denied").exists()
 
 
-def test_secret_types_nothing_that_is_denied(work: Path, shell: "hermetic.blocking.Process") -> None:
+def test_secret_types_nothing_that_is_denied(
+    work: Path, shell: "hermetic.blocking.Process"
+) -> None:
     denied("secret", shell.id, stdin=b"touch denied\n")
     reads_on(shell)
     assert not (work / "denied").exists()
@@ -195,7 +204,10 @@ async def test_shell_types_nothing_that_is_denied(work: Path) -> None:
 
 
 def test_cp_copies_nothing_to_where_it_is_denied(
-    work: Path, shell: "hermetic.blocking.Process", operations: list[str], capfd: pytest.CaptureFixture[str]
+    work: Path,
+    shell: "hermetic.blocking.Process",
+    operations: list[str],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     (work / "copies").mkdir()
     (work / "denied").mkdir()
@@ -228,14 +240,20 @@ async def test_mcp_runs_and_types_nothing_that_is_denied(work: Path, era: str) -
     async with connected(era, "--directory", str(work), elicitation_callback=user) as client:
         refused = await answer(client, "terminal", {"command": "touch denied"})
         assert "approvals.deny has" in refused["error"]
-        shell = await answer(client, "terminal", {"command": "exec bash --norc", "background": True})
+        shell = await answer(
+            client, "terminal", {"command": "exec bash --norc", "background": True}
+        )
         id = shell["session_id"]
-        refused = await answer(client, "process", {"action": "submit", "session_id": id, "data": "touch denied"})
+        refused = await answer(
+            client, "process", {"action": "submit", "session_id": id, "data": "touch denied"}
+        )
         assert "approvals.deny has" in refused["error"]
         refused = await answer(client, "type_secret", {"session_id": id, "reason": "so"})
         assert refused["status"] == "blocked"
         assert "denied" not in json.dumps(refused)
-        await answer(client, "process", {"action": "submit", "session_id": id, "data": "echo do''ne"})
+        await answer(
+            client, "process", {"action": "submit", "session_id": id, "data": "echo do''ne"}
+        )
         await answer(client, "process", {"action": "wait_for", "session_id": id, "data": "done"})
     assert not (work / "denied").exists()
 
@@ -257,7 +275,15 @@ async def test_the_console_runs_nothing_that_is_denied(work: Path) -> None:
 
 
 def test_all_that_act_are_driven_here() -> None:
-    driven = {words[0] for words in ONE_SHOT.values()} | {"shell", "code", "attach", "secret", "cp", "demo", "mcp"}
+    driven = {words[0] for words in ONE_SHOT.values()} | {
+        "shell",
+        "code",
+        "attach",
+        "secret",
+        "cp",
+        "demo",
+        "mcp",
+    }
     assert driven | {"serve", "fleet"} == CLI_ACTS
 
 
@@ -278,7 +304,8 @@ LOOKS: dict[str, Callable[[str], list[str]]] = {
     "runtime": lambda id: ["runtime", "list"],
     "doctor": lambda id: ["doctor"],
     "approvals": lambda id: ["approvals"],
-    "port": lambda id: ["port", "no-such-task", "8000"],  # any other would last; it runs a relay of ours alone
+    # any other would last; it runs a relay of ours alone
+    "port": lambda id: ["port", "no-such-task", "8000"],
     "stop": lambda id: ["stop", "no-such-task"],
     "release": lambda id: ["release"],
     "play": lambda id: ["play", "no-such-recording"],
@@ -293,12 +320,15 @@ def test_the_others_start_and_feed_nothing(
     assert LOOKS.keys() == CLI_LOOKS == set(COMMANDS) - CLI_ACTS
     for name, words in LOOKS.items():
         main(words(shell.id))
-        assert operations == ["run"] * (name == "doctor"), name  # its own `true`, in a place of its own
+        # its own `true`, in a place of its own
+        assert operations == ["run"] * (name == "doctor"), name
         operations.clear()
     capfd.readouterr()
 
 
-def test_a_rule_file_that_is_broken_stops_the_command_line(work: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_rule_file_that_is_broken_stops_the_command_line(
+    work: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (work / "hermetic.toml").write_text("[approvals\n")
     assert main(["run", "--", "true"]) == 2
     assert "this is no TOML" in capfd.readouterr().err

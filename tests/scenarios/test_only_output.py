@@ -1,4 +1,6 @@
-"""Output is only output: nothing that a command prints is taken for word from its shell, and nothing holds the call."""
+"""Output is only output: nothing that a command prints is taken for word from its shell, and
+nothing holds the call.
+"""
 
 import time
 
@@ -26,8 +28,12 @@ async def test_what_looks_like_a_report_is_only_output(forgery: str) -> None:
             assert result.data.hex() == plain.output
 
 
-@pytest.mark.parametrize("chain", ["true && sleep 600 &", "false || sleep 600 &", "true; { sleep 600; } &"])
-async def test_a_chain_in_the_background_does_not_hold_the_call_and_is_not_rewritten(chain: str) -> None:
+@pytest.mark.parametrize(
+    "chain", ["true && sleep 600 &", "false || sleep 600 &", "true; { sleep 600; } &"]
+)
+async def test_a_chain_in_the_background_does_not_hold_the_call_and_is_not_rewritten(
+    chain: str,
+) -> None:
     async with hermetic.open("local") as env:
         await env.run("true")
         began = time.perf_counter()

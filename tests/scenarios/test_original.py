@@ -1,4 +1,6 @@
-"""What callers of the original rely on, where no other test shows it: defaults, descriptions, time limits."""
+"""What callers of the original rely on, where no other test shows it: defaults, descriptions, time
+limits.
+"""
 
 import asyncio
 import json
@@ -26,11 +28,15 @@ def test_the_kinds_of_the_original_are_chosen_by_name(tmp_path: Path) -> None:
     for name, kind in kinds.items():
         settings = load(str(tmp_path), environ={**environ, "TERMINAL_ENV": name})
         assert settings.environment.kind == kind
-    with pytest.raises(ConfigError, match=r"unknown environment kind 'vercel'.*Valid: apptainer, daytona, docker"):
+    with pytest.raises(
+        ConfigError, match=r"unknown environment kind 'vercel'.*Valid: apptainer, daytona, docker"
+    ):
         load(str(tmp_path), environ={**environ, "TERMINAL_ENV": "vercel"})
 
 
-async def test_each_kind_starts_in_its_own_default_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_kind_starts_in_its_own_default_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     need_engine("docker")
     monkeypatch.chdir(tmp_path)
     places: list[tuple[str, dict[str, Any], str]] = [
@@ -40,14 +46,26 @@ async def test_each_kind_starts_in_its_own_default_directory(tmp_path: Path, mon
     ]
     for kind, options, directory in places:
         async with hermetic.open(kind, **options) as environment:
-            assert (await environment.run("pwd")).output == (await environment.run(f"echo {directory}")).output, kind
+            assert (await environment.run("pwd")).output == (
+                await environment.run(f"echo {directory}")
+            ).output, kind
 
 
 async def test_the_description_of_terminal_says_what_a_model_has_to_know(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         (tool,) = (tool for tool in box.toolbox.schemas("mcp") if tool["name"] == "terminal")
         text = " ".join([tool["description"], json.dumps(tool["inputSchema"])]).lower()
-        for fact in ("keeps", "background", "session_id", "process", "workdir", "pty", "editor", "pager", "goes on"):
+        for fact in (
+            "keeps",
+            "background",
+            "session_id",
+            "process",
+            "workdir",
+            "pty",
+            "editor",
+            "pager",
+            "goes on",
+        ):
             assert fact in text, fact
 
 
@@ -68,21 +86,27 @@ async def test_a_sign_of_life_comes_again_also_from_a_callback_that_fails(
             raise RuntimeError("the caller's own mistake")
 
     async with opened(tmp_path, on_activity=sign) as box:
-        calling = asyncio.create_task(box.terminal(f"until [ -e {tmp_path}/go ]; do sleep 0.02; done; echo done"))
+        calling = asyncio.create_task(
+            box.terminal(f"until [ -e {tmp_path}/go ]; do sleep 0.02; done; echo done")
+        )
         async with asyncio.timeout(20):
             await enough.wait()
         (tmp_path / "go").touch()
         assert (await calling)["output"] == "done\n"
 
 
-async def test_a_profile_has_thirty_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_profile_has_thirty_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert LOGIN == 30
     monkeypatch.setattr("hermetic.environments.local.LOGIN", 0.3)
     (tmp_path / ".bash_profile").write_text("sleep 600\n")
     async with hermetic.open("local", env={"HOME": str(tmp_path)}) as environment:
         result = await environment.run("echo works")
         assert result.output == "works\n"
-        assert result.notes == ("the login profile did not finish within 0.3 s: the session was started without it",)
+        assert result.notes == (
+            "the login profile did not finish within 0.3 s: the session was started without it",
+        )
 
 
 def test_limits_of_scripts_and_of_the_password_prompt_are_the_originals(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ async def test_everything_on_disk_is_private() -> None:
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
         names = sorted(os.listdir(directory))
         assert {"env.json", "s"} <= set(names)
-        open_to_others = {name for name in names if stat.S_IMODE((directory / name).lstat().st_mode) & 0o077}
+        open_to_others = {
+            name for name in names if stat.S_IMODE((directory / name).lstat().st_mode) & 0o077
+        }
         assert open_to_others == set()
         assert os.listdir(record.spool) == [], "the spool's files have no names"
 

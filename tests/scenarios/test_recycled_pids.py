@@ -1,4 +1,6 @@
-"""A pid that belongs to somebody else by now is never signalled: in a pid namespace of our own, numbers come back."""
+"""A pid that belongs to somebody else by now is never signalled: in a pid namespace of our own,
+numbers come back.
+"""
 
 import asyncio
 import os
@@ -107,9 +109,20 @@ async def test_whoever_gets_the_number_of_a_process_that_ended_lives_on() -> Non
     with tempfile.TemporaryDirectory(prefix="hm-", dir="/tmp") as runtime:
         inside = [sys.executable, "-c", NAMESPACE]
         namespace = await asyncio.create_subprocess_exec(
-            unshare, "--pid", "--fork", "--mount-proc", "--kill-child", "/bin/sh", "-c", '"$@"; exit $?', "sh", *inside,
-            env={**os.environ, "HERMETIC_RUNTIME_DIR": runtime}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            unshare,
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "--kill-child",
+            "/bin/sh",
+            "-c",
+            '"$@"; exit $?',
+            "sh",
+            *inside,
+            env={**os.environ, "HERMETIC_RUNTIME_DIR": runtime},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         async with asyncio.timeout(90):
             said, complaints = await namespace.communicate()
     told = ["ended 1", "attached 1", "closed 1", "child 2", "tools 3", "watchdog 4"]

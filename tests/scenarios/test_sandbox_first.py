@@ -1,4 +1,6 @@
-"""In mode sandbox-first commands run in a sandbox unasked, and leave it only when somebody lets them."""
+"""In mode sandbox-first commands run in a sandbox unasked, and leave it only when somebody lets
+them.
+"""
 
 import json
 from collections.abc import AsyncIterator
@@ -26,7 +28,9 @@ class Person:
 @asynccontextmanager
 async def sandboxed(directory: Path, person: Person | None) -> AsyncIterator[Toolbox]:
     need("bwrap")
-    toolbox = Toolbox(options={"cwd": str(directory), "login": False}, policy="sandbox-first", approver=person)
+    toolbox = Toolbox(
+        options={"cwd": str(directory), "login": False}, policy="sandbox-first", approver=person
+    )
     try:
         yield toolbox
     finally:
@@ -50,7 +54,9 @@ async def test_unseen_code_runs_inside_unasked_and_cannot_reach_the_machine(tmp_
         assert person.asked == []
 
 
-async def test_what_the_sandbox_denied_is_asked_about_only_when_it_wants_out(tmp_path: Path) -> None:
+async def test_what_the_sandbox_denied_is_asked_about_only_when_it_wants_out(
+    tmp_path: Path,
+) -> None:
     work, outside = tmp_path / "work", tmp_path / "outside.txt"
     work.mkdir()
     person = Person("once")
@@ -69,7 +75,9 @@ async def test_what_the_sandbox_denied_is_asked_about_only_when_it_wants_out(tmp
         assert outside.exists()
 
 
-async def test_nobody_lets_it_out_where_nobody_can_be_asked_and_never_what_is_hardline(tmp_path: Path) -> None:
+async def test_nobody_lets_it_out_where_nobody_can_be_asked_and_never_what_is_hardline(
+    tmp_path: Path,
+) -> None:
     async with sandboxed(tmp_path, None) as toolbox:
         assert "nobody can be asked" in (await call(toolbox, "true", outside=True))["error"]
     async with sandboxed(tmp_path, Person("always")) as toolbox:
@@ -87,7 +95,9 @@ async def test_without_a_sandbox_there_is_no_outside(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["git push --force origin main", "aws s3 rb s3://x --force"])
 async def test_no_container_is_made_for_what_is_refused(command: str) -> None:
     need_variable("DOCKER_HOST")
-    toolbox = Toolbox(environment="docker", options={"image": need_variable("IMAGE_TOOLS"), "login": False})
+    toolbox = Toolbox(
+        environment="docker", options={"image": need_variable("IMAGE_TOOLS"), "login": False}
+    )
     try:
         answer = await call(toolbox, command)
         assert answer["status"] == "blocked"
@@ -98,7 +108,9 @@ async def test_no_container_is_made_for_what_is_refused(command: str) -> None:
 
 async def test_a_container_is_not_asked_about_what_it_contains() -> None:
     need_variable("DOCKER_HOST")
-    toolbox = Toolbox(environment="docker", options={"image": need_variable("IMAGE_TOOLS"), "login": False})
+    toolbox = Toolbox(
+        environment="docker", options={"image": need_variable("IMAGE_TOOLS"), "login": False}
+    )
     try:
         answer = await call(toolbox, "rm -rf /srv/x; echo done")
         assert answer["output"] == "done\n", answer

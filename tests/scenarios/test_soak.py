@@ -19,7 +19,9 @@ from tests.sizes import scale
 def below(pid: int) -> list[int]:
     """All that descends from a process, zombies included."""
     try:
-        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        children = [
+            int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
     except FileNotFoundError:  # a copy that was on its way
         return []
     return [pid for child in children for pid in (child, *below(child))]
@@ -34,7 +36,10 @@ def rss(pid: int) -> int:
 
 
 def largest_shell(resident: int) -> int:
-    """The memory of the largest bash below a resident. A fork of the resident that is to become one is none yet."""
+    """The memory of the largest bash below a resident.
+
+    A fork of the resident that is to become one is none yet.
+    """
     shells = []
     for pid in below(resident):
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -113,7 +118,9 @@ async def test_five_hundred_background_processes_need_no_thread_each() -> None:
         soft_inside = await env.start("ulimit -Sn")
         await soft_inside.wait()
         assert (await soft_inside.read()).data == b"256\n"
-        await asyncio.gather(*(process.submit(f"answer {i}") for i, process in enumerate(processes)))
+        await asyncio.gather(
+            *(process.submit(f"answer {i}") for i, process in enumerate(processes))
+        )
         endings = await asyncio.gather(*(process.wait(timeout=60) for process in processes))
         assert set(endings) == {hermetic.Exited(0)}
         for i in (372, 499):  # the newest keep their output

@@ -87,8 +87,12 @@ class Printer:
 
 
 @asynccontextmanager
-async def printing(options: dict[str, Any], reader: Reader, directory: Path) -> AsyncIterator[Printer]:
-    """A command whose first part has begun to come; the directory is on this machine, where the server is too."""
+async def printing(
+    options: dict[str, Any], reader: Reader, directory: Path
+) -> AsyncIterator[Printer]:
+    """A command whose first part has begun to come; the directory is on this machine, where the
+    server is too.
+    """
     text = (
         f"for ((i = 0; i < {LINES}; i++)); do ((i % {LINES // PARTS})) || "
         f"until [ -e {directory}/$((i / {LINES // PARTS})) ]; do sleep 0.02; done; echo line $i; done"
@@ -176,7 +180,9 @@ async def test_closing_out_of_reach_says_that_the_lease_ends_it(tmp_path: Path) 
                 await env.close(remove=True)
             await ended(resident)
         sshd.start()
-        with pytest.raises(hermetic.EnvironmentUnavailable, match=re.escape("no environment 'left' lives")):
+        with pytest.raises(
+            hermetic.EnvironmentUnavailable, match=re.escape("no environment 'left' lives")
+        ):
             await hermetic.attach("left")
         again = await hermetic.open("ssh", task="left", **sshd.options)
         await again.close(remove=True)

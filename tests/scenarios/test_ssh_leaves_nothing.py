@@ -1,4 +1,6 @@
-"""Many environments by ssh, closed or left by callers that were killed: nothing stays on either side."""
+"""Many environments by ssh, closed or left by callers that were killed: nothing stays on either
+side.
+"""
 
 import asyncio
 import json
@@ -46,7 +48,13 @@ def left(ids: list[str]) -> list[Path]:
     """What these environments have on this machine, which is their host too."""
     own = f"hermetic-{os.geteuid()}"
     bases = (runtime_root(), Path("/tmp", own), Path("/var/tmp", own))
-    return [path for base in bases if base.is_dir() for path in base.iterdir() if path.name.startswith(tuple(ids))]
+    return [
+        path
+        for base in bases
+        if base.is_dir()
+        for path in base.iterdir()
+        if path.name.startswith(tuple(ids))
+    ]
 
 
 @pytest.mark.slow

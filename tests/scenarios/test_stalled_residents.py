@@ -1,4 +1,6 @@
-"""A resident that is stopped or traced: the caller's own clock ends its calls, and the host can end the environment."""
+"""A resident that is stopped or traced: the caller's own clock ends its calls, and the host can end
+the environment.
+"""
 
 import asyncio
 import json
@@ -90,7 +92,10 @@ async def test_cancelling_and_interrupting_answer_though_the_resident_does_not()
         asked = [asyncio.ensure_future(env.info()), asyncio.ensure_future(env.start("sleep 600"))]
         await asyncio.wait(asked)
         os.kill(resident(), signal.SIGSTOP)
-        asked = [asyncio.ensure_future(env.info()), asyncio.ensure_future(env.read_file("/etc/hosts"))]
+        asked = [
+            asyncio.ensure_future(env.info()),
+            asyncio.ensure_future(env.read_file("/etc/hosts")),
+        ]
         cancel.set()
         cancelled.cancel()
         async with asyncio.timeout(GRACE + BOUND + SLACK):
@@ -150,7 +155,12 @@ async def test_rm_ends_a_traced_environment_and_says_what_it_did() -> None:
     env = await hermetic.open("local", task=TASK, login=False)
     pid = resident()
     tracer = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", TRACER, str(pid), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        sys.executable,
+        "-c",
+        TRACER,
+        str(pid),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
     assert tracer.stdout is not None
     if await tracer.stdout.readline() != b"held\n":
@@ -171,7 +181,9 @@ async def test_rm_ends_a_traced_environment_and_says_what_it_did() -> None:
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("kind", ["docker", "sandbox"])
-async def test_a_command_that_traces_the_first_process_hangs_no_caller(kind: str, tmp_path: Path) -> None:
+async def test_a_command_that_traces_the_first_process_hangs_no_caller(
+    kind: str, tmp_path: Path
+) -> None:
     """Whether the kernel lets it or not: the next call answers, and the environment can be ended."""
     if kind == "docker":
         need_engine(kind)
@@ -182,7 +194,8 @@ async def test_a_command_that_traces_the_first_process_hangs_no_caller(kind: str
     env = await hermetic.open(kind, **options)
     try:
         tracer = await env.start(["python3", "-c", TRACER, "1"])
-        with suppress(TimeoutError, EOFError, Unreachable):  # held before it could be printed, or not allowed to
+        # held before it could be printed, or not allowed to
+        with suppress(TimeoutError, EOFError, Unreachable):
             await tracer.wait_for("held", timeout=5)
         async with asyncio.timeout(1 + BOUND + SLACK):
             result = await env.run("echo fine", timeout=1)
@@ -215,7 +228,9 @@ async def test_rm_ends_a_stalled_sandbox(tmp_path: Path) -> None:
     os.kill(inside, signal.SIGSTOP)
     assert isinstance((await env.run("true", timeout=1)).ending, Lost)
     done = await asyncio.to_thread(program, "rm", TASK)
-    assert done.stdout.decode() == f"{TASK}: it was stalled; killed the sandbox's processes\n", done.stderr
+    assert done.stdout.decode() == f"{TASK}: it was stalled; killed the sandbox's processes\n", (
+        done.stderr
+    )
     assert not is_alive(inside)
     await env.close()
 
@@ -229,7 +244,9 @@ async def test_rm_ends_a_stalled_resident_on_another_machine(tmp_path: Path) -> 
         os.kill(record.pid, signal.SIGSTOP)
         done = await asyncio.to_thread(program, "rm", TASK)
         ended_both = f"ended process {record.pid} and {record.guardian} there"
-        assert f"{TASK}: it was stalled; {ended_both}, and removed " in done.stdout.decode(), done.stderr
+        assert f"{TASK}: it was stalled; {ended_both}, and removed " in done.stdout.decode(), (
+            done.stderr
+        )
         assert not is_alive(record.pid)
         assert not os.access(record.place["directory"], os.F_OK)
         await env.close()
@@ -239,7 +256,9 @@ async def test_rm_ends_a_stalled_resident_on_another_machine(tmp_path: Path) -> 
 async def test_a_tool_answers_in_time_and_so_does_its_interruption(tmp_path: Path) -> None:
     async with opened_box(tmp_path) as box:
         await box.terminal("true", task=TASK)
-        running = asyncio.ensure_future(box.terminal("touch begun; sleep 600", task=TASK, timeout=500))
+        running = asyncio.ensure_future(
+            box.terminal("touch begun; sleep 600", task=TASK, timeout=500)
+        )
         await appears(tmp_path / "begun")
         os.kill(resident(), signal.SIGSTOP)
         try:
@@ -287,7 +306,9 @@ async def test_one_that_died_while_it_was_stalled_is_gone_for_its_callers() -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["local", "docker"])
-async def test_one_that_does_not_answer_for_as_long_as_it_may_be_unattended_is_ended(kind: str) -> None:
+async def test_one_that_does_not_answer_for_as_long_as_it_may_be_unattended_is_ended(
+    kind: str,
+) -> None:
     """The janitor looks then, though the caller that noticed it is gone."""
     options: dict[str, Any] = {"login": False}
     if kind == "docker":
@@ -325,8 +346,13 @@ async def test_gc_leaves_one_that_stalls_for_longer_than_its_lease() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
-async def test_every_call_answers_within_its_bound_whenever_the_resident_is_stopped(tmp_path: Path) -> None:
-    """Stops of random length at random moments. Nothing runs twice, and nothing that is told as done is missing."""
+async def test_every_call_answers_within_its_bound_whenever_the_resident_is_stopped(
+    tmp_path: Path,
+) -> None:
+    """Stops of random length at random moments.
+
+    Nothing runs twice, and nothing that is told as done is missing.
+    """
     chance = random.Random(7)
     async with opened(cwd=str(tmp_path)) as env:
         pid = resident()
@@ -346,7 +372,9 @@ async def test_every_call_answers_within_its_bound_whenever_the_resident_is_stop
             text = chance.choice(("", "sleep 0.3; ", "sleep 30; "))
             began = time.monotonic()
             try:
-                result = await env.run(f"echo {number} >> ran; {text}echo {number} >> done", timeout=timeout)
+                result = await env.run(
+                    f"echo {number} >> ran; {text}echo {number} >> done", timeout=timeout
+                )
             except Unreachable:
                 ending = None
             else:
@@ -366,5 +394,7 @@ async def test_every_call_answers_within_its_bound_whenever_the_resident_is_stop
         await env.run("true")
         ran, done = ((tmp_path / name).read_text().split() for name in ("ran", "done"))
         assert len(ran) == len(set(ran))
-        assert {str(number) for number, ending in endings.items() if ending == Exited(0)} <= set(done)
+        assert {str(number) for number, ending in endings.items() if ending == Exited(0)} <= set(
+            done
+        )
         assert {str(number) for number, ending in endings.items() if ending is None}.isdisjoint(ran)

@@ -1,4 +1,6 @@
-"""Programs that take the whole terminal or ask, driven by the tools as a model does, in three kinds of places."""
+"""Programs that take the whole terminal or ask, driven by the tools as a model does, in three kinds
+of places.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -82,7 +84,9 @@ async def a_place(kind: str, at: Path) -> AsyncIterator[Box]:
     """A toolbox whose tasks run in a place of that kind, each in an empty directory."""
     if kind == "docker":
         need_engine("docker")
-        async with opened_in("docker", {"image": need_variable("IMAGE_TOOLS"), "login": False}) as box:
+        async with opened_in(
+            "docker", {"image": need_variable("IMAGE_TOOLS"), "login": False}
+        ) as box:
             yield await in_a_directory(box)
     elif kind == "ssh":
         with running(at / "sshd") as sshd:
@@ -156,7 +160,8 @@ async def python_repl(box: Box) -> None:
     await repl.see("^now$", pattern=True)  # a Ctrl-C that comes before is only an empty line
     await repl.keys("ctrl-c")
     await repl.see("KeyboardInterrupt")
-    await repl.submit("'still ' + 'here'")  # Python's exit status tells of an interrupt that nothing came after
+    # Python's exit status tells of an interrupt that nothing came after
+    await repl.submit("'still ' + 'here'")
     await repl.see("still here")
     await repl.keys("ctrl-d")
     assert await repl.exit_code() == 0
@@ -182,7 +187,8 @@ async def top(box: Box) -> None:
     monitor = await start(box, "top -d 60")
     assert (await monitor.act("wait_for", data="PID", timeout=SECONDS))["status"] == "matched"
     assert (await monitor.act("resize", rows=12, cols=70))["status"] == "ok"
-    assert (await monitor.act("wait_for", data="PID", timeout=SECONDS))["status"] == "matched"  # drawn anew
+    # drawn anew
+    assert (await monitor.act("wait_for", data="PID", timeout=SECONDS))["status"] == "matched"
     shown = await monitor.act("screen")
     assert (shown["rows"], shown["cols"], len(shown["screen"])) == (12, 70, 12)
     await monitor.see("Tasks:")
@@ -229,7 +235,9 @@ async def git_log_pager(box: Box) -> None:
 
 
 async def password_prompts(box: Box) -> None:
-    """A person gives the secret past the tools; programs get it, and no model sees it, also where it is printed."""
+    """A person gives the secret past the tools; programs get it, and no model sees it, also where
+    it is printed.
+    """
     making = await start(box, "ssh-keygen -q -t ed25519 -f key")
     for prompt in ("empty for no passphrase", "same passphrase again"):
         await making.see(prompt)
@@ -242,7 +250,9 @@ async def password_prompts(box: Box) -> None:
     await give_secret(reading)
     assert await reading.exit_code() == 0
     assert "ssh-ed25519 " in (await reading.act("log"))["output"]
-    printing = await start(box, "read -rsp 'Password: ' x; echo; echo ${#x} [$x]; read -r y; sleep 1000")
+    printing = await start(
+        box, "read -rsp 'Password: ' x; echo; echo ${#x} [$x]; read -r y; sleep 1000"
+    )
     await printing.see("Password:")
     await until_it_waits(printing)
     await give_secret(printing)
@@ -260,7 +270,9 @@ async def give_secret(asking: Driven) -> None:
 
 
 async def until_it_waits(asking: Driven) -> None:
-    """Returns when the program reads: what comes before it has turned the echo off would be thrown away."""
+    """Returns when the program reads: what comes before it has turned the echo off would be thrown
+    away.
+    """
     async with asyncio.timeout(SECONDS):
         while (await asking.act("poll"))["waiting_for_input"] is not True:  # noqa: ASYNC110 (no event tells)
             await asyncio.sleep(0.05)
@@ -269,7 +281,11 @@ async def until_it_waits(asking: Driven) -> None:
 async def yes_or_no(box: Box) -> None:
     question = "printf 'Need to install the following packages:\\ncowsay\\nOk to proceed? (y) '; read -r a; echo =$a="
     yielded = await box.terminal(question, pty=True, timeout=1)
-    assert (yielded["status"], yielded["waiting_for_input"], yielded["exit_code"]) == ("yielded", True, None)
+    assert (yielded["status"], yielded["waiting_for_input"], yielded["exit_code"]) == (
+        "yielded",
+        True,
+        None,
+    )
     assert "Ok to proceed? (y)" in yielded["output"]
     asking = Driven(box, yielded["session_id"])
     await asking.submit("y")
@@ -283,24 +299,38 @@ async def yes_or_no(box: Box) -> None:
 
 
 SCRIPTS: tuple[Callable[[Box], Awaitable[None]], ...] = (
-    vim, less, python_repl, interactive_bash, top, curses_menu, git_rebase, git_log_pager, password_prompts, yes_or_no,
-)  # fmt: skip
+    vim,
+    less,
+    python_repl,
+    interactive_bash,
+    top,
+    curses_menu,
+    git_rebase,
+    git_log_pager,
+    password_prompts,
+    yes_or_no,
+)
 
 
 # Elsewhere the bytes take another way to the same terminal: a screen, keys and a secret show it.
 ELSEWHERE = (vim, password_prompts)
 DRIVEN = [
     pytest.param(
-        kind, script, id=f"{kind}-{script.__name__}",
+        kind,
+        script,
+        id=f"{kind}-{script.__name__}",
         marks=() if kind == "local" or script in ELSEWHERE else pytest.mark.full,
     )
-    for kind in KINDS for script in SCRIPTS
-]  # fmt: skip
+    for kind in KINDS
+    for script in SCRIPTS
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "script"), DRIVEN)
-async def test_it_is_driven_to_its_end(kind: str, script: Callable[[Box], Awaitable[None]], tmp_path: Path) -> None:
+async def test_it_is_driven_to_its_end(
+    kind: str, script: Callable[[Box], Awaitable[None]], tmp_path: Path
+) -> None:
     if kind != "docker":
         for program in ("vim", "less", "top", "git", "ssh-keygen"):
             need(program)

@@ -11,7 +11,8 @@ from tests.boxes import opened
 from tests.programs import need
 
 BAD = "rm -rf /srv/hermetic-test-none"
-# Program, its command, what it shows when it reads, what is refused, what passes, and what is shown then.
+# Program, its command, what it shows when it reads, what is refused, what passes, and what is shown
+# then.
 PROGRAMS = [
     ("node", "exec node -i", "> ", f"require('child_process').execSync('{BAD}')", "40 + 2", "42"),
     ("sqlite3", "exec sqlite3 x.db", "sqlite> ", f".shell {BAD}", "select 40 + 2;", "42"),
@@ -22,7 +23,9 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize(
-    ("program", "command", "prompt", "bad", "good", "shown"), PROGRAMS, ids=[row[0] for row in PROGRAMS]
+    ("program", "command", "prompt", "bad", "good", "shown"),
+    PROGRAMS,
+    ids=[row[0] for row in PROGRAMS],
 )
 async def test_an_escape_to_a_shell_is_refused_and_the_program_goes_on(
     tmp_path: Path, program: str, command: str, prompt: str, bad: str, good: str, shown: str

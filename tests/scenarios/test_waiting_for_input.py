@@ -1,4 +1,6 @@
-"""Whether a process waits for input is the kernel's word: true for what blocks on its terminal, for nothing else."""
+"""Whether a process waits for input is the kernel's word: true for what blocks on its terminal, for
+nothing else.
+"""
 
 import asyncio
 import shlex
@@ -16,7 +18,8 @@ WAITING_ON_A_TERMINAL = {
     "python": "python3 -q",
     "bash": "bash --norc -i",
     "vim": "vim -u NONE -N",
-    "sendfile": f"{shlex.quote(sys.executable)} -c 'import os; os.sendfile(1, 0, None, 9)' | cat",  # as busybox cat
+    # as busybox cat
+    "sendfile": f"{shlex.quote(sys.executable)} -c 'import os; os.sendfile(1, 0, None, 9)' | cat",
 }
 NOT_WAITING = {"top": "top", "sleep": "sleep 1000", "bash": "while :; do :; done"}
 
@@ -39,7 +42,9 @@ async def test_a_program_at_its_prompt_waits(program: str) -> None:
 @pytest.mark.parametrize("program", ["cat", "read"])
 async def test_a_program_that_reads_a_pipe_waits_until_it_is_fed(program: str) -> None:
     async with hermetic.open("local") as env:
-        process = await env.start({"cat": "cat >/dev/null; sleep 1000", "read": "read x; sleep 1000"}[program])
+        process = await env.start(
+            {"cat": "cat >/dev/null; sleep 1000", "read": "read x; sleep 1000"}[program]
+        )
         await becomes(process, True)
         await process.submit("something")
         await process.close_input()

@@ -10,7 +10,9 @@ ENGINES = Path(__file__).parents[2] / "scripts" / "engines"
 def run_with_processes(script: str) -> subprocess.CompletedProcess[str]:
     """Runs `script` with the functions of process.sh at hand."""
     prelude = f'set -euo pipefail; say() {{ echo "$*"; }}; . {ENGINES}/process.sh\n'
-    return subprocess.run(["bash", "-c", prelude + script], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        ["bash", "-c", prelude + script], capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def test_a_started_process_is_remembered_and_ended(tmp_path: Path) -> None:
@@ -58,6 +60,8 @@ def test_waiting_ends_when_the_process_does(tmp_path: Path) -> None:
 
 
 def test_an_unknown_engine_is_answered_with_the_known_ones() -> None:
-    done = subprocess.run([ENGINES / "up", "dcoker"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [ENGINES / "up", "dcoker"], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 2
     assert "no engine is called dcoker; there are programs, bubblewrap, chromium, " in done.stderr

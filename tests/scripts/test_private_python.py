@@ -1,4 +1,6 @@
-"""What ./start says and does on machines that lack something; with everything there, ./test itself is the proof."""
+"""What ./start says and does on machines that lack something; with everything there, ./test itself
+is the proof.
+"""
 
 import hashlib
 import os
@@ -32,7 +34,9 @@ class Machine:
         for name in ("start", "pyproject.toml", "scripts/private-python.sh"):
             (self.checkout / name).write_bytes((ROOT / name).read_bytes())
         for tool in TOOLS:
-            found = next(path for folder in ("/usr/bin", "/bin") if (path := Path(folder, tool)).exists())
+            found = next(
+                path for folder in ("/usr/bin", "/bin") if (path := Path(folder, tool)).exists()
+            )
             (self.programs / tool).symlink_to(found)
 
     def add(self, name: str, text: str) -> None:
@@ -51,8 +55,12 @@ class Machine:
         done = subprocess.run(
             ["/bin/bash", str(self.checkout / "start"), *arguments],
             env={"PATH": str(self.programs), "HOME": os.environ["HOME"]},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         return done.returncode, done.stdout
 
     @staticmethod
@@ -81,7 +89,9 @@ def test_a_machine_with_only_an_old_python_is_told(machine: Machine) -> None:
     assert "needs Python 3.11 or newer; Python 3.9.2 is what this machine has" in told
 
 
-def test_a_python_that_cannot_make_environments_gets_the_one_command_that_helps(machine: Machine) -> None:
+def test_a_python_that_cannot_make_environments_gets_the_one_command_that_helps(
+    machine: Machine,
+) -> None:
     machine.add("python3", BARE_PYTHON)
     machine.add("apt-get", "exit 1")
     code, told = machine.start()

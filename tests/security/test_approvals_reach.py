@@ -55,11 +55,16 @@ def answering(directory: str, id: str, *more: str, python: str = "python3") -> s
     return shlex.join([python, "-c", ANSWERING, directory, id, *more])
 
 
-@pytest.mark.parametrize("more", [(), ("forked twice",)], ids=["as a child", "as an orphan in its own session"])
+@pytest.mark.parametrize(
+    "more", [(), ("forked twice",)], ids=["as a child", "as an orphan in its own session"]
+)
 async def test_on_local_a_command_gets_no_request_and_its_answer_is_refused(
     more: tuple[str, ...], tmp_path: Path
 ) -> None:
-    async with pending_question(tmp_path) as (_, request), hermetic.open("local", login=False) as env:
+    async with (
+        pending_question(tmp_path) as (_, request),
+        hermetic.open("local", login=False) as env,
+    ):
         command = answering(str(exchange.exchange_path()), request.id, *more, python=sys.executable)
         result = await env.run(command, timeout=60)
         assert '"refused"' in result.output, result
@@ -68,14 +73,20 @@ async def test_on_local_a_command_gets_no_request_and_its_answer_is_refused(
 
 
 async def test_on_local_a_command_with_an_empty_environment_is_refused_too(tmp_path: Path) -> None:
-    async with pending_question(tmp_path) as (_, request), hermetic.open("local", login=False) as env:
+    async with (
+        pending_question(tmp_path) as (_, request),
+        hermetic.open("local", login=False) as env,
+    ):
         command = answering(str(exchange.exchange_path()), request.id, python=sys.executable)
         result = await env.run(f"env -i {command}", timeout=60)
         assert "runs inside an environment" in result.output, result
 
 
 async def test_on_local_our_own_command_line_answers_nothing(tmp_path: Path) -> None:
-    async with pending_question(tmp_path) as (_, request), hermetic.open("local", login=False) as env:
+    async with (
+        pending_question(tmp_path) as (_, request),
+        hermetic.open("local", login=False) as env,
+    ):
         variables = {"HERMETIC_RUNTIME_DIR": str(exchange.exchange_path().parent)}
         for words in (("list",), ("answer", request.id, "once")):
             command = shlex.join([sys.executable, "-m", "hermetic", "approvals", *words])
@@ -118,7 +129,9 @@ async def test_an_isolated_environment_does_not_even_see_the_directory(
         monkeypatch.setenv("HERMETIC_SCRATCH_DIR", str(tmp_path))
     async with pending_question(tmp_path) as (_, request), hermetic.open(kind, **options) as env:
         directory = exchange.exchange_path()
-        seen = await env.run(f"ls -a {directory} {directory.parent}; find / -name 'ask-*' -type s 2>/dev/null; true")
+        seen = await env.run(
+            f"ls -a {directory} {directory.parent}; find / -name 'ask-*' -type s 2>/dev/null; true"
+        )
         assert "ask-" not in seen.output, seen
         assert "approvals" not in seen.output.replace(str(directory), ""), seen
         result = await env.run(answering(str(directory), request.id), timeout=60)
@@ -129,7 +142,10 @@ async def test_a_container_with_the_directory_mounted_into_it_is_refused(tmp_pat
     need_engine("docker")
     async with pending_question(tmp_path) as (_, request):
         directory = exchange.exchange_path()
-        options: dict[str, Any] = {"image": need_variable("IMAGE_TOOLS"), "volumes": [f"{directory}:/asks"]}
+        options: dict[str, Any] = {
+            "image": need_variable("IMAGE_TOOLS"),
+            "volumes": [f"{directory}:/asks"],
+        }
         async with hermetic.open("docker", **options) as env:
             result = await env.run(answering("/asks", request.id), timeout=60)
             assert request.id not in result.output

@@ -46,9 +46,14 @@ class HttpClient:
         self.tls: ssl.SSLContext | None = None
 
     async def send(
-        self, method: str, path: str, body: object = None, *, headers: Mapping[str, str | None] | None = None,
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        headers: Mapping[str, str | None] | None = None,
         raw: bytes | None = None,
-    ) -> Answer:  # fmt: skip
+    ) -> Answer:
         """Sends one request; a header that is None is left out."""
         data = raw if raw is not None else b"" if body is None else msgspec.json.encode(body)
         sent: dict[str, str | None] = {"Host": self.host, "Connection": "close"}
@@ -85,7 +90,10 @@ class HttpClient:
 
 
 class Client(HttpClient):
-    """Requests to a server of this process. With scopes it is a program; `log_in` makes it a page."""
+    """Requests to a server of this process.
+
+    With scopes it is a program; `log_in` makes it a page.
+    """
 
     def __init__(self, server: ConsoleServer, *scopes: Any) -> None:
         super().__init__(server.access.url)
@@ -97,7 +105,9 @@ class Client(HttpClient):
     async def log_in(self, token: str | None = None) -> str:
         """Exchanges a start token for a cookie, as the page does; returns the Cookie header."""
         token = token or self.access.start_url().partition("#token=")[2]
-        answer = await self.post("/login", {"token": token}, headers={"Origin": self.origin, "Authorization": None})
+        answer = await self.post(
+            "/login", {"token": token}, headers={"Origin": self.origin, "Authorization": None}
+        )
         assert answer.status == 204, answer
         return answer.headers["set-cookie"].partition(";")[0]
 
@@ -137,7 +147,9 @@ async def serving(
     guard: Callable[[Environment], None] = lambda environment: None,
     **options: Any,
 ) -> AsyncIterator[ConsoleServer]:
-    """A server on a free port of this machine, in this event loop; `prepare` gets it before it serves."""
+    """A server on a free port of this machine, in this event loop; `prepare` gets it before it
+    serves.
+    """
     server = ConsoleServer(ServerOptions(**{"port": 0, **options}), guard)
     prepare(server)
     task = asyncio.create_task(server.serve())
@@ -152,7 +164,9 @@ async def serving(
 
 
 @asynccontextmanager
-async def program(*words: str, **options: Any) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+async def program(
+    *words: str, **options: Any
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """A server process, and the URL that it prints; options are those of a subprocess."""
     server = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "hermetic", "serve", *words, stdout=asyncio.subprocess.PIPE, **options

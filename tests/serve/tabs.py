@@ -29,7 +29,9 @@ class Socket:
         self.disconnected = asyncio.Event()
         self.closed: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # with a code
 
-    def listen(self, take: Callable[[str | bytes], None], when_writable: Callable[[], None]) -> None:
+    def listen(
+        self, take: Callable[[str | bytes], None], when_writable: Callable[[], None]
+    ) -> None:
         """The server takes messages from now on."""
         self.take, self.when_writable = take, when_writable
 
@@ -95,7 +97,9 @@ class Client:
 
     def ack(self, channel: int, offset: int | None = None) -> None:
         """All output so far is parsed."""
-        self._send(frames.pack(frames.ACK, channel, self.position[channel] if offset is None else offset))
+        self._send(
+            frames.pack(frames.ACK, channel, self.position[channel] if offset is None else offset)
+        )
 
     def op(self, op: str, **fields: object) -> None:
         """Sends an operation."""
@@ -127,9 +131,10 @@ class Client:
 
         def look() -> bool:
             found[:] = [
-                one for one in self.events
+                one
+                for one in self.events
                 if one["event"] == name and "seen" not in one and fields.items() <= one.items()
-            ]  # fmt: skip
+            ]
             return bool(found)
 
         await self.until(look)
@@ -160,7 +165,9 @@ async def tab(terminals: Terminals, person: Person = DRIVER) -> AsyncIterator[Cl
     def admit(ticket: str) -> Person | None:
         return person if ticket == "good" else None
 
-    serving = asyncio.create_task(Tab(socket, admit, terminals, lambda publish, answers: lambda: None).run())
+    serving = asyncio.create_task(
+        Tab(socket, admit, terminals, lambda publish, answers: lambda: None).run()
+    )
     client = Client(socket)
     await asyncio.sleep(0)  # the tab listens
     try:

@@ -22,10 +22,14 @@ from tests.serve.serving import SECONDS, Client, serving
 ALL = ("admin",)
 
 
-async def refused(client: Client, headers: Mapping[str, str | None], *, method: str = "GET", path: str = "/me") -> str:
+async def refused(
+    client: Client, headers: Mapping[str, str | None], *, method: str = "GET", path: str = "/me"
+) -> str:
     """The code with which a request is refused; the server then still answers another one."""
     sent = {"Authorization": None, **headers}
-    answer = await client.send(method, f"/api/v1{path}", {} if method == "POST" else None, headers=sent)
+    answer = await client.send(
+        method, f"/api/v1{path}", {} if method == "POST" else None, headers=sent
+    )
     assert answer.status in (401, 403), answer
     assert (await client.get("/me")).status == 200
     return answer.code
@@ -38,7 +42,9 @@ async def test_the_page_logs_in_and_is_let_in() -> None:
         page = {"Cookie": cookie, "Sec-Fetch-Site": "same-origin"}
         me = (await client.get("/me", headers=page)).json
         assert (me["scopes"], me["can_terminal"]) == (["admin"], True)
-        assert (await client.post("/ticket", headers={"Cookie": cookie, "Origin": client.origin})).status == 200
+        assert (
+            await client.post("/ticket", headers={"Cookie": cookie, "Origin": client.origin})
+        ).status == 200
 
 
 async def test_the_cookie_is_strict_and_named_after_the_port() -> None:
@@ -55,9 +61,17 @@ async def test_a_foreign_origin_is_refused() -> None:
     async with serving() as server:
         client = Client(server, *ALL)
         cookie = await client.log_in()
-        for origin in ("http://evil.example", "null", f"https://{client.host}", f"{client.origin}.evil.example"):
+        for origin in (
+            "http://evil.example",
+            "null",
+            f"https://{client.host}",
+            f"{client.origin}.evil.example",
+        ):
             assert await refused(client, {"Cookie": cookie, "Origin": origin}) == "foreign_origin"
-            assert await refused(client, {"Authorization": "Bearer x", "Origin": origin}) == "foreign_origin"
+            assert (
+                await refused(client, {"Authorization": "Bearer x", "Origin": origin})
+                == "foreign_origin"
+            )
 
 
 async def test_another_port_of_this_machine_is_refused() -> None:
@@ -66,7 +80,10 @@ async def test_another_port_of_this_machine_is_refused() -> None:
         cookie = await client.log_in()
         other = f"http://127.0.0.1:{client.port + 1}"
         assert await refused(client, {"Cookie": cookie, "Origin": other}) == "foreign_origin"
-        assert await refused(client, {"Cookie": cookie, "Sec-Fetch-Site": "same-site"}) == "missing_origin"
+        assert (
+            await refused(client, {"Cookie": cookie, "Sec-Fetch-Site": "same-site"})
+            == "missing_origin"
+        )
 
 
 async def test_a_cookie_without_origin_is_refused() -> None:
@@ -81,7 +98,13 @@ async def test_a_cookie_without_origin_is_refused() -> None:
 async def test_a_rebinding_host_is_refused() -> None:
     async with serving() as server:
         client = Client(server, *ALL)
-        for host in ("evil.example", f"evil.example:{client.port}", "127.0.0.1", f"127.0.0.1:{client.port + 1}", ""):
+        for host in (
+            "evil.example",
+            f"evil.example:{client.port}",
+            "127.0.0.1",
+            f"127.0.0.1:{client.port + 1}",
+            "",
+        ):
             assert (await client.get("/me", headers={"Host": host})).code == "wrong_host"
             assert (await client.send("GET", "/", headers={"Host": host})).code == "wrong_host"
 
@@ -139,7 +162,9 @@ async def test_each_scope_allows_what_it_says() -> None:
                 allowed = tokens.SCOPES[:4] if needed == "view" else ("admin",)
                 assert status == (200 if scope in allowed else 403), (scope, path)
             run = await client.post("/environments/e-000000000000/run", {"command": "true"})
-            assert run.code == ("unknown_environment" if scope in ("drive", "admin") else "scope_missing")
+            assert run.code == (
+                "unknown_environment" if scope in ("drive", "admin") else "scope_missing"
+            )
 
 
 async def test_a_share_lets_in_with_its_scope_until_it_is_revoked() -> None:
@@ -162,7 +187,11 @@ async def test_a_share_lets_in_with_its_scope_until_it_is_revoked() -> None:
 
 async def test_the_name_of_a_share_holds_no_escape_sequences() -> None:
     async with serving() as server:
-        made = (await Client(server, "admin").post("/shares", {"name": "\x1b]52;c;eA==\x07\n" + 50 * "x"})).json
+        made = (
+            await Client(server, "admin").post(
+                "/shares", {"name": "\x1b]52;c;eA==\x07\n" + 50 * "x"}
+            )
+        ).json
         assert made["name"].isprintable()
         assert len(made["name"]) == 40
 
@@ -175,12 +204,17 @@ async def test_a_revoked_token_is_refused() -> None:
         assert (await client.get("/me")).code == "wrong_token"
 
 
-async def test_tickets_of_one_holder_leave_those_of_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tickets_of_one_holder_leave_those_of_others_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(rules, "MOST_TICKETS", 3)
     async with serving() as server:
         greedy, other, admin = (Client(server, scope) for scope in ("view", "view", "admin"))
         link = (await admin.post("/shares", {"scope": "view"})).json["url"].partition("#token=")[2]
-        guests = [{"Cookie": await greedy.log_in(link), "Origin": greedy.origin, "Authorization": None} for _ in "123"]
+        guests = [
+            {"Cookie": await greedy.log_in(link), "Origin": greedy.origin, "Authorization": None}
+            for _ in "123"
+        ]
         for _ in range(3):
             assert (await greedy.post("/ticket")).status == 200
         assert (await greedy.post("/ticket")).status == 429
@@ -193,7 +227,10 @@ async def test_tickets_of_one_holder_leave_those_of_others_alone(monkeypatch: py
 async def test_guessing_is_slowed_down() -> None:
     async with serving() as server:
         client = Client(server)
-        codes = [(await client.get("/me", headers={"Authorization": f"Bearer {at}"})).code for at in range(15)]
+        codes = [
+            (await client.get("/me", headers={"Authorization": f"Bearer {at}"})).code
+            for at in range(15)
+        ]
         assert codes[0] == "wrong_token"
         assert codes[-1] == "too_many"
 
@@ -223,13 +260,21 @@ async def test_every_answer_has_the_security_headers() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/assets/..%2f..%2fserver.py", "//etc/passwd", "/server.py",
-     "/assets/%00", "/..\\..\\etc\\passwd"],
-)  # fmt: skip
+    [
+        "/../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/assets/..%2f..%2fserver.py",
+        "//etc/passwd",
+        "/server.py",
+        "/assets/%00",
+        "/..\\..\\etc\\passwd",
+    ],
+)
 async def test_a_path_out_of_the_page_is_not_served(path: str) -> None:
     async with serving() as server:
         answer = await Client(server, "view").send("GET", path)
-        assert answer.status in (400, 404) or (path == "/server.py" and answer.status == 503)  # no page is built
+        # no page is built
+        assert answer.status in (400, 404) or (path == "/server.py" and answer.status == 503)
         assert b"root:" not in answer.body
         assert b"import" not in answer.body
 
@@ -258,7 +303,8 @@ async def test_a_large_body_is_refused() -> None:
         pieces = b"".join(b"10000\r\n" + b"x" * 0x10000 + b"\r\n" for _ in range(20)) + b"0\r\n\r\n"
         chunked = {"Transfer-Encoding": "chunked", "Content-Length": None}
         sent = await client.send("POST", "/api/v1/shares", raw=pieces, headers=chunked)
-        assert sent.status in (413, 0)  # the connection is closed, and its end may overtake the answer
+        # the connection is closed, and its end may overtake the answer
+        assert sent.status in (413, 0)
         assert server.console.metrics.refused["too_large"] == 2
         assert (await client.get("/me")).status == 200
 
@@ -267,7 +313,9 @@ async def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "BODY_SECONDS", 0.2)
     async with serving() as server:
         client = Client(server, *ALL)
-        answer = await client.send("POST", "/api/v1/shares", raw=b"{", headers={"Content-Length": "100"})
+        answer = await client.send(
+            "POST", "/api/v1/shares", raw=b"{", headers={"Content-Length": "100"}
+        )
         assert (answer.status, answer.code) == (400, "slow_body")
         assert (await client.get("/me")).status == 200
 
@@ -279,10 +327,14 @@ async def test_a_body_that_is_no_json_or_has_wrong_fields_is_refused() -> None:
             answer = await client.send("POST", "/api/v1/shares", raw=raw)
             assert answer.status == 400
         form = {"Content-Type": "application/x-www-form-urlencoded"}
-        assert (await client.send("POST", "/api/v1/shares", raw=b"a=b", headers=form)).code == "not_json"
+        assert (
+            await client.send("POST", "/api/v1/shares", raw=b"a=b", headers=form)
+        ).code == "not_json"
 
 
-async def test_half_open_connections_are_bounded_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_half_open_connections_are_bounded_and_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(protocol, "MOST_CONNECTIONS", 50)
     monkeypatch.setattr(protocol, "HEAD_SECONDS", 1.0)
     async with serving() as server:
@@ -358,7 +410,9 @@ async def test_a_client_that_does_not_read_is_dropped(monkeypatch: pytest.Monkey
         client = Client(server, "view")
         process = await environment.start("head -c 60000000 /dev/zero")
         await process.wait(60)
-        path = f"/api/v1/environments/{environment.id}/processes/{process.id}/output?limit={4 << 20}"
+        path = (
+            f"/api/v1/environments/{environment.id}/processes/{process.id}/output?limit={4 << 20}"
+        )
         sender = socket.socket()
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sender.setblocking(False)
@@ -380,9 +434,13 @@ async def test_refusals_are_logged_without_secrets(caplog: pytest.LogCaptureFixt
     async with serving() as server:
         client = Client(server)
         with caplog.at_level(logging.INFO, "hermetic"):
-            await client.get("/me?token=hush-query", headers={"Authorization": "Bearer hush-bearer"})
+            await client.get(
+                "/me?token=hush-query", headers={"Authorization": "Bearer hush-bearer"}
+            )
             await client.post("/login", {"token": "hush-body"}, headers={"Origin": client.origin})
-            await client.send("GET", "/api/v1/\x1b[31mred", headers={"Host": "evil\x1b]0;title\x07"})
+            await client.send(
+                "GET", "/api/v1/\x1b[31mred", headers={"Host": "evil\x1b]0;title\x07"}
+            )
         assert "wrong_token" in caplog.text
         assert "hush" not in caplog.text
         assert "\x1b" not in caplog.text
@@ -396,11 +454,14 @@ async def test_wrong_tokens_of_one_program_lock_no_other_out() -> None:
         codes = [(await Client(server).get("/me", headers=wrong)).code for _ in range(15)]
         assert codes[-1] == "too_many"
         assert (await program.get("/me")).status == 200
-        assert (await page.get("/me", headers={"Cookie": cookie, "Origin": page.origin})).status == 200
+        assert (
+            await page.get("/me", headers={"Cookie": cookie, "Origin": page.origin})
+        ).status == 200
         await Client(server).log_in()
 
 
-# As an ordinary user: connections of commands that hide their descriptors, and of a program outside that does.
+# As an ordinary user: connections of commands that hide their descriptors, and of a program outside
+# that does.
 CONNECT = """
 import ctypes, socket, sys
 library = ctypes.CDLL(None)

@@ -1,4 +1,6 @@
-"""Approval requests at the server: listed, answered once, still pending after the server was killed."""
+"""Approval requests at the server: listed, answered once, still pending after the server was
+killed.
+"""
 
 import asyncio
 import signal
@@ -32,15 +34,24 @@ async def test_a_request_is_shown_at_once_and_its_answer_releases_the_call(tmp_p
             event = await events.get()
             assert (event["change"], event["approval"].command) == ("asked", BAD)
             [listed] = (await client.get("/approvals")).json["approvals"]
-            assert (listed["id"], listed["where"]["pid"]) == (event["approval"].id, asker.process.pid)
+            assert (listed["id"], listed["where"]["pid"]) == (
+                event["approval"].id,
+                asker.process.pid,
+            )
             assert listed["needs"][0]["decoded"].startswith("rm -rf")
             answer = await client.post(f"/approvals/{listed['id']}", {"answer": "once"})
             assert (answer.status, answer.json["answered"]["answer"]) == (200, "once")
             assert (await asker.result())["exit_code"] == 0
             event = await events.get()
             assert (event["change"], event["answered"]["answer"]) == ("answered", "once")
-            late = await client.post(f"/approvals/{listed['id']}", {"answer": "deny", "reason": "no"})
-            assert (late.status, late.json["answered"]["answer"], late.code) == (409, "once", "already_answered")
+            late = await client.post(
+                f"/approvals/{listed['id']}", {"answer": "deny", "reason": "no"}
+            )
+            assert (late.status, late.json["answered"]["answer"], late.code) == (
+                409,
+                "once",
+                "already_answered",
+            )
             assert "test at the console" in late.json["answered"]["by"]
 
 
@@ -65,10 +76,14 @@ async def test_a_denial_with_a_reason_and_the_scopes(tmp_path: Path) -> None:
                 refused = await Client(server, *scopes).post(f"/approvals/{id}", {"answer": "once"})
                 assert (refused.status, refused.code) == (403, "scope_missing")
             client = Client(server, "approve")
-            assert (await client.post(f"/approvals/{id}", {"answer": "once", "reason": "x"})).status == 400
+            assert (
+                await client.post(f"/approvals/{id}", {"answer": "once", "reason": "x"})
+            ).status == 400
             assert (await client.post(f"/approvals/{id}", {"answer": "maybe"})).status == 400
             assert (await client.post("/approvals/ask_no", {"answer": "once"})).status == 404
-            await client.post(f"/approvals/{id}", {"answer": "deny", "reason": "use the staging host"})
+            await client.post(
+                f"/approvals/{id}", {"answer": "deny", "reason": "use the staging host"}
+            )
             assert "the user said no: use the staging host" in (await asker.result())["error"]
 
 

@@ -37,7 +37,12 @@ async def test_an_environment_of_another_program_is_listed_with_its_processes() 
     async with serving() as server:
         client = Client(server, VIEW)
         (found,) = (await client.get("/environments")).json["environments"]
-        assert (found["id"], found["task"], found["kind"], found["state"]) == (id, "other-program", "local", "alive")
+        assert (found["id"], found["task"], found["kind"], found["state"]) == (
+            id,
+            "other-program",
+            "local",
+            "alive",
+        )
         assert found["processes"] == 1
         (running,) = (await client.get(f"/environments/{id}/processes")).json["processes"]
         assert (running["id"], running["who"], running["state"]) == (process, "agent", "running")
@@ -59,10 +64,14 @@ async def test_a_container_is_shown_with_processes_files_and_changes() -> None:
         assert (found["kind"], found["image"], found["state"]) == ("docker", image, "alive")
         assert found["isolation"]["separate_processes"] is True
         process = await environment.start("echo inside > made.txt; echo written; sleep 600")
-        assert (await client.get(f"{at}/processes/{process.id}/output?wait=20")).body == b"written\n"
+        assert (
+            await client.get(f"{at}/processes/{process.id}/output?wait=20")
+        ).body == b"written\n"
         detail = (await client.get(f"{at}/processes/{process.id}")).json
         assert "sleep 600" in [member["command"] for member in detail["tree"]]
-        assert "made.txt" in [entry["name"] for entry in (await client.get(f"{at}/files")).json["entries"]]
+        assert "made.txt" in [
+            entry["name"] for entry in (await client.get(f"{at}/files")).json["entries"]
+        ]
         assert (await client.get(f"{at}/file?path=made.txt")).body == b"inside\n"
         assert (await client.get(f"{at}/changes")).status == 200
 
@@ -93,10 +102,14 @@ async def test_a_watched_environment_still_ends_with_its_lease() -> None:
     async with serving() as server:
         client = Client(server, VIEW)
         async with hermetic.open("local", task="short", lease=0.2) as environment:
-            assert [one["id"] for one in (await client.get("/environments")).json["environments"]] == [environment.id]
+            assert [
+                one["id"] for one in (await client.get("/environments")).json["environments"]
+            ] == [environment.id]
             assert (await environment.info()).clients == 1
         gone = asyncio.Event()
-        leave = server.console.hub.subscribe(lambda event: gone.set() if event.get("change") == "gone" else None)
+        leave = server.console.hub.subscribe(
+            lambda event: gone.set() if event.get("change") == "gone" else None
+        )
         if (await client.get("/environments")).json["environments"]:
             async with asyncio.timeout(SECONDS):
                 await gone.wait()
@@ -106,15 +119,21 @@ async def test_a_watched_environment_still_ends_with_its_lease() -> None:
 async def test_a_command_runs_and_is_killed() -> None:
     async with serving() as server, hermetic.open("local") as environment:
         client = Client(server, "drive")
-        answer = await client.post(f"/environments/{environment.id}/run", {"command": "echo started; sleep 600"})
+        answer = await client.post(
+            f"/environments/{environment.id}/run", {"command": "echo started; sleep 600"}
+        )
         process = answer.json["process"]
         assert process["who"] == "person"
         at = f"/environments/{environment.id}/processes/{process['id']}"
         assert (await client.get(f"{at}/output?wait=20")).body == b"started\n"
         killed = await client.post(f"{at}/kill", {"grace": 0})
         assert killed.json["ending"] == ["signalled", signal.SIGKILL]
-        assert (await client.get(f"/environments/{environment.id}/processes")).json["processes"] == []
-        (ended,) = (await client.get(f"/environments/{environment.id}/processes?all=1")).json["processes"]
+        assert (await client.get(f"/environments/{environment.id}/processes")).json[
+            "processes"
+        ] == []
+        (ended,) = (await client.get(f"/environments/{environment.id}/processes?all=1")).json[
+            "processes"
+        ]
         assert ended["state"] == "ended"
 
 
@@ -123,7 +142,9 @@ async def test_a_timeout_that_is_none_is_refused() -> None:
         path = f"/environments/{environment.id}/run"
         for timeout in (-1, 0):
             assert (
-                await Client(server, "drive").post(path, {"command": "sleep 9671", "timeout": timeout})
+                await Client(server, "drive").post(
+                    path, {"command": "sleep 9671", "timeout": timeout}
+                )
             ).status == 400
         assert await environment.processes() == []
 
@@ -132,7 +153,10 @@ async def test_an_offset_beyond_all_output_is_refused_with_the_right_words() -> 
     async with serving() as server, hermetic.open("local", login=False) as environment:
         process = await environment.start("echo here")
         await process.wait()
-        path, client = f"/environments/{environment.id}/processes/{process.id}/output", Client(server, "view")
+        path, client = (
+            f"/environments/{environment.id}/processes/{process.id}/output",
+            Client(server, "view"),
+        )
         for offset in (-1, 1 << 62, 1 << 64, 10**40):
             answer = await client.get(f"{path}?offset={offset}")
             assert answer.status == 400
@@ -152,14 +176,21 @@ async def test_a_killed_server_leaves_everything_running() -> None:
         assert (await process.status()).state == "running"
         async with serving() as again:
             client = Client(again, VIEW)
-            assert [one["id"] for one in (await client.get("/environments")).json["environments"]] == [environment.id]
-            output = await client.get(f"/environments/{environment.id}/processes/{process.id}/output")
+            assert [
+                one["id"] for one in (await client.get("/environments")).json["environments"]
+            ] == [environment.id]
+            output = await client.get(
+                f"/environments/{environment.id}/processes/{process.id}/output"
+            )
             assert output.body == b"before\n"
         await environment.close(remove=True)
 
 
 async def test_values_of_variables_are_not_shown() -> None:
-    async with serving() as server, hermetic.open("local", env={"API_KEY": "s3cret-value"}) as environment:
+    async with (
+        serving() as server,
+        hermetic.open("local", env={"API_KEY": "s3cret-value"}) as environment,
+    ):
         answer = await Client(server, VIEW).get(f"/environments/{environment.id}")
         assert answer.json["options"]["env"] == {"API_KEY": "***"}
         assert b"s3cret-value" not in answer.body

@@ -20,7 +20,9 @@ PAUSE = 0.05  # seconds that a moment is later than the one before
 @pytest.mark.slow
 async def test_a_server_killed_at_many_moments_loses_nothing() -> None:
     async with hermetic.open("local", task="survives") as environment:
-        counting = await environment.start("for ((i = 0; ; i++)); do echo $i; read -t 0.01; done", stdin="pipe")
+        counting = await environment.start(
+            "for ((i = 0; ; i++)); do echo $i; read -t 0.01; done", stdin="pipe"
+        )
         waiting = await environment.start("sleep 600")
         for moment in range(MOMENTS):
             await start_use_and_kill(environment.id, counting.id, moment * PAUSE)
@@ -84,7 +86,10 @@ async def test_an_environment_that_does_not_answer_is_listed_with_its_state() ->
                 assert "hermetic rm stopped" in found["problem"]
                 answer = await client.get(f"/environments/{environment.id}/processes")
                 assert (answer.status, answer.code) == (503, "stalled")
-                assert (await client.get("/timeline")).json == {"blocks": [], "unanswered": [environment.id]}
+                assert (await client.get("/timeline")).json == {
+                    "blocks": [],
+                    "unanswered": [environment.id],
+                }
         finally:
             os.kill(info.pid, signal.SIGCONT)
         await environment.close(remove=True)
@@ -110,10 +115,15 @@ async def test_open_tabs_learn_that_an_environment_stops_answering_and_answers_a
     states: asyncio.Queue[str] = asyncio.Queue()
 
     def take(event: Event) -> None:
-        if event["event"] == "environment" and isinstance(view := event["environment"], EnvironmentView):
+        if event["event"] == "environment" and isinstance(
+            view := event["environment"], EnvironmentView
+        ):
             states.put_nowait(view.state)
 
-    async with serving() as server, hermetic.open("local", task="stops", login=False) as environment:
+    async with (
+        serving() as server,
+        hermetic.open("local", task="stops", login=False) as environment,
+    ):
         leave = server.console.hub.subscribe(take)
         async with asyncio.timeout(SECONDS):
             assert await states.get() == "alive"
@@ -121,7 +131,9 @@ async def test_open_tabs_learn_that_an_environment_stops_answering_and_answers_a
             os.kill(pid, signal.SIGSTOP)
             try:
                 assert await states.get() == "stalled"
-                assert (await Client(server, "view").get("/timeline")).json["unanswered"] == [environment.id]
+                assert (await Client(server, "view").get("/timeline")).json["unanswered"] == [
+                    environment.id
+                ]
             finally:
                 os.kill(pid, signal.SIGCONT)
             assert await states.get() == "alive"

@@ -1,4 +1,6 @@
-"""The console's server killed at any moment: terminals and processes go on, and the next server shows every byte."""
+"""The console's server killed at any moment: terminals and processes go on, and the next server
+shows every byte.
+"""
 
 import asyncio
 import contextlib
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
+from websockets.typing import Subprotocol
 
 import hermetic
 from hermetic.registry.records import runtime_path
@@ -33,9 +36,15 @@ WHOLE = "".join(f"{number}\n" for number in range(1, LINES + 1)).encode()
 async def server() -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """A server of its own process, killed with the block; and its address."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hermetic", "serve", "--port", "0",
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "hermetic",
+        "serve",
+        "--port",
+        "0",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
     try:
         assert process.stdout is not None
         async with asyncio.timeout(SECONDS):
@@ -71,14 +80,24 @@ class Screens:
         self.ended: set[int] = set()
 
     async def watch(self, host: str, token: str, more: int) -> None:
-        """Takes output until so many more bytes came, or all has ended; the rest is for the next server."""
+        """Takes output until so many more bytes came, or all has ended; the rest is for the next
+        server.
+        """
         wanted = sum(map(len, self.output)) + more
-        options: dict[str, Any] = {"additional_headers": {"Authorization": f"Bearer {token}"}, "compression": None}
+        options: dict[str, Any] = {
+            "additional_headers": {"Authorization": f"Bearer {token}"},
+            "compression": None,
+        }
         url = f"ws://{host}/api/v1/tab"
-        async with connect(url, subprotocols=["hermetic.tab.1"], proxy=None, **options) as websocket:  # type: ignore[list-item]
+        subprotocols = [Subprotocol("hermetic.tab.1")]
+        async with connect(url, subprotocols=subprotocols, proxy=None, **options) as websocket:
             await websocket.send(json.dumps({"op": "hello", "ticket": await ticket(host, token)}))
             for channel, process in enumerate(self.processes):
-                given = {"environment": self.environment.id, "process": process, "from": len(self.output[channel])}
+                given = {
+                    "environment": self.environment.id,
+                    "process": process,
+                    "from": len(self.output[channel]),
+                }
                 await websocket.send(json.dumps({"op": "attach", "channel": channel, **given}))
             async with asyncio.timeout(SECONDS):
                 while sum(map(len, self.output)) < wanted and len(self.ended) < len(self.processes):
@@ -93,7 +112,10 @@ class Screens:
                 assert event["exit_code"] == 0
                 self.ended.add(event["channel"])
         elif message[0] == frames.OUTPUT:
-            channel, offset = int.from_bytes(message[1:5], "big"), int.from_bytes(message[5:13], "big")
+            channel, offset = (
+                int.from_bytes(message[1:5], "big"),
+                int.from_bytes(message[5:13], "big"),
+            )
             assert offset == len(self.output[channel])
             self.output[channel] += message[13:]
             await websocket.send(frames.pack(frames.ACK, channel, len(self.output[channel])))
@@ -117,7 +139,9 @@ async def test_terminals_survive_a_killed_server() -> None:
             async with server() as (process, host):
                 with contextlib.suppress(WebSocketException, OSError):
                     # Some are killed while they attach, some after a few bytes, some in a flood.
-                    watching = asyncio.create_task(screens.watch(host, token, 1 + moment * 37_000 % 300_000))
+                    watching = asyncio.create_task(
+                        screens.watch(host, token, 1 + moment * 37_000 % 300_000)
+                    )
                     if moment % 3 == 0:
                         await asyncio.sleep(0.01 * moment)
                         process.kill()

@@ -1,4 +1,6 @@
-"""What terminals of the console cost, held to the targets of the benchmarks with slack for a busy machine."""
+"""What terminals of the console cost, held to the targets of the benchmarks with slack for a busy
+machine.
+"""
 
 import pytest
 
@@ -10,7 +12,9 @@ from tests.sizes import is_full
 
 
 def expect(seconds: float) -> None:
-    """A flood that takes minutes by its yardstick gets them, with slack for other work of the machine."""
+    """A flood that takes minutes by its yardstick gets them, with slack for other work of the
+    machine.
+    """
     event_loop.allow(3 * seconds + 60)
 
 
@@ -20,7 +24,9 @@ SLACK = 1.5 if is_full() else 10.0
 
 def held(rows: list[Row]) -> list[str]:
     """The rows that miss their target by more than the slack."""
-    return [f"{row.name}: {row.judged} of {row.target}" for row in rows if not row.holds(slack=SLACK)]
+    return [
+        f"{row.name}: {row.judged} of {row.target}" for row in rows if not row.holds(slack=SLACK)
+    ]
 
 
 async def test_opened_and_closed_terminals_leave_nothing() -> None:

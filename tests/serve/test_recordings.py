@@ -19,7 +19,11 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_process_is_recorded_until_it_is_stopped() -> None:
-    async with hermetic.open("local", login=False) as env, serving() as server, asyncio.timeout(3 * SECONDS):
+    async with (
+        hermetic.open("local", login=False) as env,
+        serving() as server,
+        asyncio.timeout(3 * SECONDS),
+    ):
         client = Client(server, "drive")
         process = await env.start("echo hello; read line; echo got $line", pty=True)
         await process.wait_for("hello", timeout=SECONDS)
@@ -43,7 +47,10 @@ async def test_a_process_is_recorded_until_it_is_stopped() -> None:
         assert (header["version"], header["width"], header["height"]) == (2, 80, 24)
         assert "hello" in "".join(event[2] for event in events)
         assert (await client.delete(f"/recordings/{id}")).status == 204
-        for refused in (await client.get(f"/recordings/{id}"), await client.delete(f"/recordings/{id}")):
+        for refused in (
+            await client.get(f"/recordings/{id}"),
+            await client.delete(f"/recordings/{id}"),
+        ):
             assert (refused.status, refused.code) == (404, "unknown_recording")
 
 
@@ -52,7 +59,9 @@ async def test_a_server_that_ends_keeps_what_it_recorded() -> None:
         async with serving() as server:
             client = Client(server, "drive")
             process = await env.start("echo hello; sleep 1000")
-            id = (await client.post("/recordings", {"environment": env.id, "process": process.id})).json["id"]
+            id = (
+                await client.post("/recordings", {"environment": env.id, "process": process.id})
+            ).json["id"]
             await until_recorded(client, id, "hello")
         async with serving() as server:
             [listed] = (await Client(server, "view").get("/recordings")).json["recordings"]

@@ -36,7 +36,10 @@ def with_echo(monkeypatch: pytest.MonkeyPatch) -> None:
 async def opened(client: Client, **options: Any) -> AsyncIterator[ClientConnection]:
     """A WebSocket of a program, or of a page with `origin`."""
     url = f"ws://{client.host}/api/v1/echo"
-    async with asyncio.timeout(SECONDS), connect(url, proxy=None, compression=None, **options) as connection:
+    async with (
+        asyncio.timeout(SECONDS),
+        connect(url, proxy=None, compression=None, **options) as connection,
+    ):
         yield connection
 
 
@@ -63,7 +66,12 @@ async def test_other_pages_and_strangers_may_not() -> None:
     async with serving() as server:
         client = Client(server, "view")
         cookie = {"Cookie": await client.log_in()}
-        for origin in ("http://evil.example", f"http://127.0.0.1:{client.port + 1}", f"https://{client.host}", "null"):
+        for origin in (
+            "http://evil.example",
+            f"http://127.0.0.1:{client.port + 1}",
+            f"https://{client.host}",
+            "null",
+        ):
             assert await refused(client, origin=Origin(origin), additional_headers=cookie) == 403
         assert await refused(client, additional_headers=cookie) == 403
         assert await refused(client) == 403
@@ -77,12 +85,16 @@ async def test_a_rebinding_host_may_not() -> None:
         client = Client(server, "view")
         url = f"ws://evil.example:{client.port}/api/v1/echo"
         with pytest.raises(InvalidStatus):
-            async with connect(url, host="127.0.0.1", port=client.port, origin=Origin(client.origin), proxy=None):
+            async with connect(
+                url, host="127.0.0.1", port=client.port, origin=Origin(client.origin), proxy=None
+            ):
                 pass
         assert server.console.metrics.refused["wrong_host"] == 1
 
 
-async def test_an_oversized_frame_ends_its_connection_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_oversized_frame_ends_its_connection_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with serving() as server:
         client = Client(server, "view")
         async with opened(client, origin=Origin(client.origin)) as other:
@@ -101,8 +113,13 @@ async def test_a_connection_ends_when_its_login_does(monkeypatch: pytest.MonkeyP
     async with serving() as server:
         client = Client(server, "admin")
         share = (await client.post("/shares", {"scope": "view"})).json
-        page = {"Cookie": await client.log_in(share["url"].partition("#token=")[2]), "Origin": client.origin}
-        ticket = (await client.post("/ticket", headers={**page, "Authorization": None})).json["ticket"]
+        page = {
+            "Cookie": await client.log_in(share["url"].partition("#token=")[2]),
+            "Origin": client.origin,
+        }
+        ticket = (await client.post("/ticket", headers={**page, "Authorization": None})).json[
+            "ticket"
+        ]
         url = f"ws://{client.host}/api/v1/echo?ticket={ticket}"
         async with (
             asyncio.timeout(SECONDS),

@@ -18,7 +18,9 @@ from tests.serve.serving import SECONDS, Client, program, serving
 
 
 def hermetic(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "hermetic", *words], capture_output=True, text=True, input=stdin)
+    return subprocess.run(
+        [sys.executable, "-m", "hermetic", *words], capture_output=True, text=True, input=stdin
+    )
 
 
 def busy(port: int) -> socket.socket:
@@ -28,7 +30,9 @@ def busy(port: int) -> socket.socket:
     return holder
 
 
-async def test_another_port_is_used_where_the_usual_one_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_port_is_used_where_the_usual_one_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with busy(0) as holder:
         usual = holder.getsockname()[1]
         monkeypatch.setattr("hermetic.serve.server.PORT", usual)
@@ -53,7 +57,9 @@ def test_another_address_needs_a_login_and_tls(tmp_path: Path) -> None:
     try:
         with pytest.raises(ConfigError, match="--name"):
             ConsoleServer(ServerOptions(host="0.0.0.0", port=0, certificate=certificate, key=key))
-        server = ConsoleServer(ServerOptions(host="0.0.0.0", port=0, names=("box",), certificate=certificate, key=key))
+        server = ConsoleServer(
+            ServerOptions(host="0.0.0.0", port=0, names=("box",), certificate=certificate, key=key)
+        )
         assert server.access.url.startswith("https://box:")
         server.close()
     finally:
@@ -63,9 +69,25 @@ def test_another_address_needs_a_login_and_tls(tmp_path: Path) -> None:
 def make_certificate(at: Path) -> tuple[Path, Path]:
     certificate, key = at / "c.pem", at / "k.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=box", "-days", "1",
-         "-keyout", key, "-out", certificate], check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-subj",
+            "/CN=box",
+            "-days",
+            "1",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+        ],
+        check=True,
+        capture_output=True,
+    )
     return certificate, key
 
 
@@ -73,13 +95,17 @@ async def test_another_address_is_served_by_tls_with_the_password(tmp_path: Path
     certificate, key = make_certificate(tmp_path)
     path = write_password("correct horse battery")
     try:
-        async with serving(host="0.0.0.0", names=("box",), certificate=certificate, key=key) as server:
+        async with serving(
+            host="0.0.0.0", names=("box",), certificate=certificate, key=key
+        ) as server:
             client = Client(server)
             client.tls = ssl.create_default_context(cafile=str(certificate))
             client.tls.check_hostname = False
             assert client.origin == f"https://box:{client.port}"
             page = {"Origin": client.origin}
-            answer = await client.post("/login", {"password": "correct horse battery"}, headers=page)
+            answer = await client.post(
+                "/login", {"password": "correct horse battery"}, headers=page
+            )
             assert answer.status == 204
             assert "Secure" in answer.headers["set-cookie"].split("; ")
             cookie = {"Cookie": answer.headers["set-cookie"].partition(";")[0], **page}
@@ -96,10 +122,16 @@ async def test_the_password_logs_in_where_it_is_offered() -> None:
         async with serving() as server:
             client = Client(server)
             page = {"Origin": client.origin}
-            assert (await client.post("/login", {"password": "correct horse battery"}, headers=page)).status == 401
+            assert (
+                await client.post("/login", {"password": "correct horse battery"}, headers=page)
+            ).status == 401
             server.access.password = read_password()
-            assert (await client.post("/login", {"password": "wrong"}, headers=page)).code == "wrong_token"
-            assert (await client.post("/login", {"password": "correct horse battery"}, headers=page)).status == 204
+            assert (
+                await client.post("/login", {"password": "wrong"}, headers=page)
+            ).code == "wrong_token"
+            assert (
+                await client.post("/login", {"password": "correct horse battery"}, headers=page)
+            ).status == 204
     finally:
         path.unlink()
 
@@ -160,4 +192,6 @@ def check_unseen(token: bytes, pid: int) -> None:
         assert token not in Path(f"/proc/{pid}/{name}").read_bytes()
     files = list(Path(os.environ["HERMETIC_RUNTIME_DIR"], "console").iterdir())
     assert files
-    assert all(token not in file.read_bytes() and file.stat().st_mode & 0o077 == 0 for file in files)
+    assert all(
+        token not in file.read_bytes() and file.stat().st_mode & 0o077 == 0 for file in files
+    )

@@ -43,11 +43,18 @@ async def shell(terminals: Terminals) -> str:
 async def test_a_person_types_into_a_shell_and_sees_its_output() -> None:
     async with opened() as (_, terminals), tab(terminals) as client:
         attached = await client.attach(await shell(terminals))
-        assert (attached["rows"], attached["cols"], attached["live"], attached["pty"]) == (30, 100, True, True)
+        assert (attached["rows"], attached["cols"], attached["live"], attached["pty"]) == (
+            30,
+            100,
+            True,
+            True,
+        )
         assert attached["driver"]["you"] is True
         id = client.type(1, b"stty size; echo $TERM-$HERMETIC_TERMINAL; exit 7\r")
         await client.shows(b"30 100\r\nxterm-256color-1\r\n")
-        await client.until(lambda: any(one.type == frames.INPUT_ACK and one.offset == id for one in client.frames))
+        await client.until(
+            lambda: any(one.type == frames.INPUT_ACK and one.offset == id for one in client.frames)
+        )
         ended = await client.event("ended")
         assert (ended["exit_code"], ended["left"], ended["cleared"]) == (7, 0, [])
 
@@ -81,14 +88,18 @@ async def test_a_reload_replays_from_any_offset_without_a_missing_or_repeated_by
             assert attached["start"] == len(half)
             await client.until(lambda: len(half) + len(client.output[1]) >= len(whole))
             assert half + client.output[1] == whole
-            begin, end = (one for one in client.frames if one.type in (frames.REPLAY_BEGIN, frames.REPLAY_END))
+            begin, end = (
+                one for one in client.frames if one.type in (frames.REPLAY_BEGIN, frames.REPLAY_END)
+            )
             assert (begin.offset, end.offset) == (attached["start"], attached["end"])
         await process.kill()
 
 
 async def test_a_first_view_of_a_long_past_starts_at_a_line_in_its_modes() -> None:
     async with opened() as (environment, terminals), tab(terminals) as client:
-        process = await environment.start("printf '\\033[?1049h\\033[?2004h'; seq 1 400000; read line", pty=True)
+        process = await environment.start(
+            "printf '\\033[?1049h\\033[?2004h'; seq 1 400000; read line", pty=True
+        )
         await process.wait_for("400000\r\n", timeout=60)
         attached = await client.attach(process.id)
         assert 0 < attached["start"] < attached["end"]
@@ -96,7 +107,9 @@ async def test_a_first_view_of_a_long_past_starts_at_a_line_in_its_modes() -> No
         assert begin.payload == b"\x1b[?1049h\x1b[?2004h"
         await client.shows(b"400000\r\n")
         first = int(client.output[1].split(b"\r\n")[0])
-        assert client.output[1] == "".join(f"{number}\r\n" for number in range(first, 400001)).encode()
+        assert (
+            client.output[1] == "".join(f"{number}\r\n" for number in range(first, 400001)).encode()
+        )
         await process.kill()
 
 
@@ -121,7 +134,11 @@ async def test_nothing_beyond_the_window_is_sent_before_it_is_parsed() -> None:
 
 
 async def test_a_stalled_viewer_slows_nobody_and_misses_nothing_that_is_kept() -> None:
-    async with opened() as (_, terminals), tab(terminals) as client, tab(terminals, VIEWER) as stalled:
+    async with (
+        opened() as (_, terminals),
+        tab(terminals) as client,
+        tab(terminals, VIEWER) as stalled,
+    ):
         id = await shell(terminals)
         await client.attach(id)
         stalled.acks = False
@@ -138,7 +155,9 @@ async def test_a_stalled_viewer_slows_nobody_and_misses_nothing_that_is_kept() -
 
 async def test_an_agents_run_never_waits_and_a_viewer_that_lags_gets_a_gap() -> None:
     async with opened() as (environment, terminals), tab(terminals) as client:
-        process = await environment.start("read line; head -c 70000000 /dev/zero; echo end", stdin="pipe")
+        process = await environment.start(
+            "read line; head -c 70000000 /dev/zero; echo end", stdin="pipe"
+        )
         client.acks = False
         await client.attach(process.id)
         await process.write("go\n")
@@ -156,7 +175,9 @@ async def test_an_agents_run_never_waits_and_a_viewer_that_lags_gets_a_gap() -> 
 async def test_a_paste_of_a_megabyte_arrives_whole(tmp_path: Path) -> None:
     target, paste = tmp_path / "pasted", b"0123456789abcdef" * 65536
     async with opened() as (_, terminals), tab(terminals) as client:
-        info = await terminals.start("e", command=f"stty raw -echo; echo ready; head -c {len(paste)} > {target}")
+        info = await terminals.start(
+            "e", command=f"stty raw -echo; echo ready; head -c {len(paste)} > {target}"
+        )
         await client.attach(info.id)
         await client.shows(b"ready")
         for at in range(0, len(paste), 65536):
@@ -166,7 +187,11 @@ async def test_a_paste_of_a_megabyte_arrives_whole(tmp_path: Path) -> None:
 
 
 async def test_a_read_only_viewer_sees_and_cannot_type() -> None:
-    async with opened() as (_, terminals), tab(terminals) as client, tab(terminals, VIEWER) as viewer:
+    async with (
+        opened() as (_, terminals),
+        tab(terminals) as client,
+        tab(terminals, VIEWER) as viewer,
+    ):
         id = await shell(terminals)
         await client.attach(id)
         attached = await viewer.attach(id, rows=9, cols=33)
@@ -186,8 +211,14 @@ async def test_a_read_only_viewer_sees_and_cannot_type() -> None:
 
 
 async def test_a_person_takes_over_from_the_agent_and_gives_back_with_a_note() -> None:
-    async with opened() as (environment, terminals), tab(terminals) as client, tab(terminals, VIEWER) as viewer:
-        process = await environment.start('stty -echo; while read line; do echo "got $line"; done', pty=True)
+    async with (
+        opened() as (environment, terminals),
+        tab(terminals) as client,
+        tab(terminals, VIEWER) as viewer,
+    ):
+        process = await environment.start(
+            'stty -echo; while read line; do echo "got $line"; done', pty=True
+        )
         assert (await client.attach(process.id))["driver"] is None
         await viewer.attach(process.id)
         client.type(1, b"not yet\r")
@@ -212,8 +243,10 @@ async def test_a_person_takes_over_from_the_agent_and_gives_back_with_a_note() -
         await client.shows(b"got again")
         assert b"meanwhile" not in client.output[1]
         assert [(one.by, one.is_person) for one in await process.inputs()] == [
-            ("agent", False), ("ann", True), ("agent", False),
-        ]  # fmt: skip
+            ("agent", False),
+            ("ann", True),
+            ("agent", False),
+        ]
         await process.kill()
 
 
@@ -223,7 +256,9 @@ async def test_a_second_person_takes_over_and_the_terminal_gets_their_size() -> 
         await first.attach(id)
         await second.attach(id, rows=40, cols=90)
         second.op("take", channel=1)
-        await first.until(lambda: any(one["event"] == "control" and one["rows"] == 40 for one in first.events))
+        await first.until(
+            lambda: any(one["event"] == "control" and one["rows"] == 40 for one in first.events)
+        )
         first.type(1, b"echo lost\r")
         assert (await first.event("error"))["code"] == "not_driving"
         second.type(1, b"stty size\r")
@@ -271,10 +306,16 @@ async def test_one_terminal_per_session_in_a_directory(tmp_path: Path) -> None:
         moved = await terminals.start("e", session="work", cwd=str(tmp_path / "other"))
         assert moved.id != first.id
         assert (await environment.process(first.id)).info.ending is not None
-        fresh = await terminals.start("e", session="work", cwd=str(tmp_path / "other"), restart=True)
+        fresh = await terminals.start(
+            "e", session="work", cwd=str(tmp_path / "other"), restart=True
+        )
         assert fresh.id != moved.id
         restarted = await terminals.restart("e", fresh.id)
-        assert (restarted.id != fresh.id, restarted.cwd, restarted.tag) == (True, fresh.cwd, fresh.tag)
+        assert (restarted.id != fresh.id, restarted.cwd, restarted.tag) == (
+            True,
+            fresh.cwd,
+            fresh.tag,
+        )
         with pytest.raises(InvalidArgument, match="session"):
             await terminals.start("e", session="  ")
         with pytest.raises(InvalidArgument, match="cwd"):
@@ -295,7 +336,9 @@ async def test_closing_a_terminal_ends_and_names_all_its_processes() -> None:
             while any([name_of(one) for one in with_argument(word)] != ["sleep"] for word in words):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert sorted(await terminals.end("e", id)) == [f"sleep {word}" for word in words]
-        assert sorted((await client.event("ended"))["cleared"]) == [f"sleep {word}" for word in words]
+        assert sorted((await client.event("ended"))["cleared"]) == [
+            f"sleep {word}" for word in words
+        ]
 
 
 async def test_the_limit_refuses_and_closes_nothing() -> None:
@@ -322,7 +365,9 @@ async def test_an_idle_terminal_is_closed_and_a_busy_one_is_not() -> None:
             await terminals.end("e", id)
 
 
-@pytest.mark.parametrize("frame", [b"", b"\x02", b"\x01" + bytes(12), bytes(13), b"\x02" + bytes(12 + 65537)])
+@pytest.mark.parametrize(
+    "frame", [b"", b"\x02", b"\x01" + bytes(12), bytes(13), b"\x02" + bytes(12 + 65537)]
+)
 async def test_a_malformed_frame_ends_the_tab_alone(frame: bytes) -> None:
     async with opened() as (_, terminals), tab(terminals) as other:
         async with tab(terminals) as client:
@@ -355,11 +400,13 @@ async def test_of_many_starts_at_once_no_more_than_the_limit_succeed() -> None:
             await terminals.end("e", id)
 
 
-async def unread(terminals: Terminals, out: Outgoing, number: int, process: str, least: int) -> Channel:
+async def unread(
+    terminals: Terminals, out: Outgoing, number: int, process: str, least: int
+) -> Channel:
     """A viewer for which that many bytes wait in the server."""
     channel = await terminals.attach(
         number, out, VIEWER, environment="e", process=process, offset=0, size=(None, None)
-    )  # fmt: skip
+    )
     async with asyncio.timeout(60):
         while channel.position < least:  # noqa: ASYNC110  # a viewer has no event for it
             await asyncio.sleep(0.001)
@@ -387,7 +434,10 @@ async def test_a_tab_that_reads_nothing_with_all_its_channels_costs_less_than_4_
         await process.wait()
         socket = Socket(is_read=False)
         out = Outgoing(socket)
-        channels = [await unread(terminals, out, number, process.id, LEAST_SHARE) for number in range(CHANNELS)]
+        channels = [
+            await unread(terminals, out, number, process.id, LEAST_SHARE)
+            for number in range(CHANNELS)
+        ]
         assert sum(channel.position for channel in channels) + EVENTS < 4 << 20
         socket.is_writable = True
         out.flush()

@@ -24,11 +24,18 @@ SHELL = "PS1='$ ' exec bash --norc --noprofile -i"
 
 
 @asynccontextmanager
-async def socket_to(client: Client, ticket: str | None = None, **more: Any) -> AsyncIterator[ClientConnection]:
+async def socket_to(
+    client: Client, ticket: str | None = None, **more: Any
+) -> AsyncIterator[ClientConnection]:
     """A WebSocket of a program, greeted."""
     ticket = ticket or (await client.post("/ticket")).json["ticket"]
     headers = {"Authorization": f"Bearer {client.token}"} if client.token else {}
-    options = {"subprotocols": ["hermetic.tab.1"], "additional_headers": headers, "compression": None, **more}
+    options = {
+        "subprotocols": ["hermetic.tab.1"],
+        "additional_headers": headers,
+        "compression": None,
+        **more,
+    }
     async with connect(f"ws://{client.host}/api/v1/tab", proxy=None, **options) as websocket:
         await websocket.send(json.dumps({"op": "hello", "ticket": ticket}))
         yield websocket
@@ -45,7 +52,14 @@ class Screen:
 
     async def attach(self, environment: str, process: str, offset: int | None = None) -> None:
         """Attaches, and waits for the event that says so."""
-        given = {"channel": 1, "environment": environment, "process": process, "from": offset, "rows": 24, "cols": 80}
+        given = {
+            "channel": 1,
+            "environment": environment,
+            "process": process,
+            "from": offset,
+            "rows": 24,
+            "cols": 80,
+        }
         await self.websocket.send(json.dumps({"op": "attach", **given}))
         await self.event("attached")
 
@@ -118,7 +132,9 @@ async def test_a_terminal_over_http_and_a_websocket() -> None:
             ended = await screen.event("ended")
             assert (ended["cleared"], ended["left"]) == (["sleep 9661"], 0)
         assert (await client.get("/terminals")).json["terminals"] == []
-        assert (await client.delete(f"/environments/{environment.id}/terminals/unknown")).status == 404
+        assert (
+            await client.delete(f"/environments/{environment.id}/terminals/unknown")
+        ).status == 404
 
 
 async def test_a_terminal_gets_the_environments_variables_and_none_of_the_servers(
@@ -136,7 +152,9 @@ async def test_a_terminal_gets_the_environments_variables_and_none_of_the_server
 @pytest.mark.parametrize(
     ("shell", "command"), [("/bin/sh", "/bin/sh -i"), ("/no/such", None), ("/bin/cat", "/bin/cat")]
 )
-async def test_the_shell_is_the_users_own_or_one_on_the_path(shell: str, command: str | None) -> None:
+async def test_the_shell_is_the_users_own_or_one_on_the_path(
+    shell: str, command: str | None
+) -> None:
     async with console(env={"SHELL": shell}) as (environment, client):
         made = await start(client, environment)
         assert made["command"] == command or made["command"].endswith(("/zsh -i", "/bash -i"))
@@ -162,7 +180,10 @@ async def test_a_bash_marks_its_commands_for_itself_alone() -> None:
 
 
 async def test_ctrl_c_reaches_a_plain_sh() -> None:
-    async with console(env={"SHELL": "/bin/sh"}) as (environment, client), socket_to(client) as websocket:
+    async with (
+        console(env={"SHELL": "/bin/sh"}) as (environment, client),
+        socket_to(client) as websocket,
+    ):
         made = await start(client, environment)
         screen = Screen(websocket)
         await screen.attach(environment.id, made["id"])
@@ -265,7 +286,10 @@ async def test_a_viewer_cannot_start_or_end_terminals() -> None:
 
 
 async def test_a_terminal_in_a_container(tmp_path: Path) -> None:
-    async with hermetic.open("docker", **place("docker", tmp_path)) as environment, serving() as server:
+    async with (
+        hermetic.open("docker", **place("docker", tmp_path)) as environment,
+        serving() as server,
+    ):
         client = Client(server, "drive")
         made = await start(client, environment)
         async with socket_to(client) as websocket:

@@ -36,7 +36,9 @@ async def test_a_command_runs_once_however_often_the_connection_breaks(
     streams: list[socket.socket], tmp_path: Path
 ) -> None:
     async with hermetic.open("local", cwd=tmp_path) as env:
-        running = await begin(env, "echo x >> ran; echo up; until [ -e over ]; do sleep 0.02; done; echo done")
+        running = await begin(
+            env, "echo x >> ran; echo up; until [ -e over ]; do sleep 0.02; done; echo done"
+        )
         for _ in range(5):
             made = len(streams)
             streams[-1].shutdown(socket.SHUT_RDWR)
@@ -72,7 +74,9 @@ async def test_live_output_goes_on_at_the_next_byte(streams: list[socket.socket]
         assert len(streams) > 2
 
 
-async def test_a_cancelled_command_ends_though_the_connection_breaks(streams: list[socket.socket]) -> None:
+async def test_a_cancelled_command_ends_though_the_connection_breaks(
+    streams: list[socket.socket],
+) -> None:
     async with hermetic.open("local") as env:
         running = await begin(env, "trap '' TERM; echo up; while :; do sleep 1; done")
         running.cancel()
@@ -83,7 +87,9 @@ async def test_a_cancelled_command_ends_though_the_connection_breaks(streams: li
         assert all(process.state == "ended" for process in await env.processes())
 
 
-async def test_input_is_sent_again_when_the_connection_breaks_under_it(streams: list[socket.socket]) -> None:
+async def test_input_is_sent_again_when_the_connection_breaks_under_it(
+    streams: list[socket.socket],
+) -> None:
     data = os.urandom(20_000_000)
     async with hermetic.open("local") as env:
         running = asyncio.ensure_future(env.run("sha256sum", stdin=data))
@@ -106,14 +112,19 @@ async def test_a_killed_resident_is_seen_at_once_and_leaves_nothing() -> None:
         env = await hermetic.open("local")
         info = await env.info()
         child = await env.start("sleep 600")
-        running = [await begin(env, "echo begun; sleep 600"), await begin(env, "echo begun; sleep 600")]
+        running = [
+            await begin(env, "echo begun; sleep 600"),
+            await begin(env, "echo begun; sleep 600"),
+        ]
         waiting = asyncio.ensure_future(child.wait())
         await env.info()
         began = time.monotonic()
         os.kill(info.pid, signal.SIGKILL)
         results = await asyncio.gather(*running)
         assert time.monotonic() - began < 10
-        assert all(isinstance(result.ending, Lost) and result.exit_code is None for result in results)
+        assert all(
+            isinstance(result.ending, Lost) and result.exit_code is None for result in results
+        )
         assert isinstance(await waiting, Lost)
         assert isinstance(await child.wait(), Lost)
         with pytest.raises(EnvironmentUnavailable, match="gone"):

@@ -141,7 +141,9 @@ async def test_wait_for_searches_on_from_the_last_match() -> None:
 
 async def test_a_terminal_takes_keys_and_shows_a_screen() -> None:
     async with hermetic.open("local") as env:
-        process = await env.start([sys.executable, "-c", TERMINAL_PROGRAM], pty=True, rows=10, cols=40)
+        process = await env.start(
+            [sys.executable, "-c", TERMINAL_PROGRAM], pty=True, rows=10, cols=40
+        )
         await process.wait_for("10 40 ready", timeout=20)
         await process.resize(12, 50)
         await process.keys("x up")
@@ -237,7 +239,12 @@ async def test_bad_input_is_an_invalid_argument() -> None:
             with pytest.raises(InvalidArgument):
                 await getattr(env, method)(*arguments, **options)
         process = await env.start("sleep 600")
-        for call in (process.signal("NOPE"), process.signal(0), process.keys("nope"), process.kill(-1)):
+        for call in (
+            process.signal("NOPE"),
+            process.signal(0),
+            process.keys("nope"),
+            process.kill(-1),
+        ):
             with pytest.raises(InvalidArgument):
                 await call
 
@@ -245,6 +252,8 @@ async def test_bad_input_is_an_invalid_argument() -> None:
 async def test_a_secret_that_is_too_long_is_refused() -> None:
     async with hermetic.open("local") as env:
         process = await env.start("cat")
-        with pytest.raises(InvalidArgument, match="the secret has 1048576 bytes, the most is 1048575"):
+        with pytest.raises(
+            InvalidArgument, match="the secret has 1048576 bytes, the most is 1048575"
+        ):
             await process.write_secret("x" * (1 << 20))
         await process.kill()

@@ -1,4 +1,6 @@
-"""Records that are damaged or changed: no second environment beside a living one, and nothing of others is removed."""
+"""Records that are damaged or changed: no second environment beside a living one, and nothing of
+others is removed.
+"""
 
 import asyncio
 import errno
@@ -55,7 +57,9 @@ async def test_a_damaged_record_of_a_living_environment_gives_no_second_one(kind
         assert f"hermetic rm {env.id}" in program("envs").stderr.decode()
         assert (await env.run("echo $X")).output == "1\n"
         done = program("rm", "harmed")
-        assert done.stdout.decode() == f"harmed: its record was damaged; ended process {pid}\n", done.stderr
+        assert done.stdout.decode() == f"harmed: its record was damaged; ended process {pid}\n", (
+            done.stderr
+        )
         await ended(pid)
     assert not is_alive(pid)
     async with hermetic.open(kind, task="harmed", **options) as new:
@@ -147,7 +151,11 @@ async def test_rm_of_a_changed_record_removes_nothing_that_is_not_its_own(tmp_pa
     precious.mkdir()
     (precious / "work").write_text("mine")
     records = Records(runtime_root())
-    for change in ({"spool": str(precious)}, {"directory": str(precious)}, {"spool": str(precious), "pid": 1 << 22}):
+    for change in (
+        {"spool": str(precious)},
+        {"directory": str(precious)},
+        {"spool": str(precious), "pid": 1 << 22},
+    ):
         env = await hermetic.open("local", task="changed", login=False)
         record = records.of_task("changed")
         assert record is not None
@@ -169,13 +177,18 @@ async def test_rm_of_a_changed_record_removes_no_other_container() -> None:
         record = records.of_task("changed")
         assert record is not None
         assert victim is not None
-        given = msgspec.structs.replace(record, place=record.place | {"container": victim.place["container"]})
+        given = msgspec.structs.replace(
+            record, place=record.place | {"container": victim.place["container"]}
+        )
         with pytest.raises(Unreachable, match="not made for it"):
             await Docker(record.options).remove(given)
         assert (await other.run("echo here")).output == "here\n"
         await env.close(remove=True)
         await other.close(remove=True)
-    assert ask("docker", ["ps", "--all", "--quiet", "--filter", f"name={record.place['container']}"]) == ""
+    assert (
+        ask("docker", ["ps", "--all", "--quiet", "--filter", f"name={record.place['container']}"])
+        == ""
+    )
 
 
 async def test_nothing_of_others_is_removed_on_another_machine() -> None:
@@ -184,7 +197,10 @@ async def test_nothing_of_others_is_removed_on_another_machine() -> None:
     async with hermetic.open("local", task="there", login=False) as env:
         record = records.of_task("there")
         assert record is not None
-        for place, resident in (({"directory": "/srv", "spool": ""}, "srv"), ({"directory": "/a/b", "spool": ""}, "x")):
+        for place, resident in (
+            ({"directory": "/srv", "spool": ""}, "srv"),
+            ({"directory": "/a/b", "spool": ""}, "x"),
+        ):
             with pytest.raises(Unreachable, match="not made for it"):
                 await ssh.remove(msgspec.structs.replace(record, place=place, resident=resident))
         await env.close(remove=True)

@@ -18,7 +18,12 @@ from tests.scenarios.living import begin
 async def test_a_session_keeps_its_state_and_a_result_says_what_happened(tmp_path: Path) -> None:
     async with hermetic.open("local", cwd=tmp_path) as env:
         first = await env.run("mkdir sub; cd sub; export A=1; B=2")
-        assert (first.ending, first.exit_code, first.output, first.cwd) == (Exited(0), 0, "", str(tmp_path / "sub"))
+        assert (first.ending, first.exit_code, first.output, first.cwd) == (
+            Exited(0),
+            0,
+            "",
+            str(tmp_path / "sub"),
+        )
         second = await env.run('echo "$A $B"; pwd; exit 3')
         assert second.output == f"1 2\n{tmp_path}/sub\n"
         assert second.exit_code == 3
@@ -76,9 +81,12 @@ async def test_separate_keeps_stderr_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "limit"), [(20_000, None), (200_000, None), (1000, 300), (1000, 0), (100_000, 400_000)]
+    ("lines", "limit"),
+    [(20_000, None), (200_000, None), (1000, 300), (1000, 0), (100_000, 400_000)],
 )
-async def test_long_output_is_head_and_tail_with_exact_counts(lines: int, limit: int | None) -> None:
+async def test_long_output_is_head_and_tail_with_exact_counts(
+    lines: int, limit: int | None
+) -> None:
     whole = "".join(f"{number} äöü\n" for number in range(1, lines + 1)).encode()
     most = 1 << 20 if limit is None else limit
     async with hermetic.open("local") as env:
@@ -106,7 +114,9 @@ async def test_output_comes_live_and_complete() -> None:
             came.append(data)
             first.set()
 
-        running = asyncio.ensure_future(env.run("echo one; sleep 0.3; echo two", on_output=take, cwd="/"))
+        running = asyncio.ensure_future(
+            env.run("echo one; sleep 0.3; echo two", on_output=take, cwd="/")
+        )
         async with asyncio.timeout(10):
             await first.wait()
         result = await running
@@ -146,7 +156,9 @@ async def test_a_timeout_ends_the_tree_and_keeps_what_came() -> None:
 async def test_a_yielded_command_goes_on_as_a_process() -> None:
     async with hermetic.open("local") as env:
         await env.run(":")
-        result = await env.run("echo one; sleep 1; echo two; exit 7", timeout=0.1, on_timeout="yield")
+        result = await env.run(
+            "echo one; sleep 1; echo two; exit 7", timeout=0.1, on_timeout="yield"
+        )
         assert isinstance(result.ending, Yielded)
         assert result.exit_code is None
         process = result.process
@@ -162,7 +174,11 @@ async def test_cancelling_ends_the_command_first() -> None:
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        ended = [process for process in await env.processes() if process.command.startswith("echo $BASHPID")]
+        ended = [
+            process
+            for process in await env.processes()
+            if process.command.startswith("echo $BASHPID")
+        ]
         assert [process.ending for process in ended] == [Cancelled()]
         assert (await env.run("echo fine")).output == "fine\n"
 
@@ -253,7 +269,9 @@ async def test_input_that_nobody_came_to_use_is_let_go(tmp_path: Path) -> None:
     large = "x" * 1_500_000
     async with asyncio.timeout(60), hermetic.open("local", cwd=tmp_path, login=False) as env:
         for turn in range(300):
-            running = asyncio.ensure_future(env.run("cat", stdin=large, cwd="/does/not/exist" if turn % 2 else None))
+            running = asyncio.ensure_future(
+                env.run("cat", stdin=large, cwd="/does/not/exist" if turn % 2 else None)
+            )
             if turn % 2 == 0:
                 await asyncio.sleep(0.001 * (turn % 5))
                 running.cancel()
@@ -264,5 +282,9 @@ async def test_input_that_nobody_came_to_use_is_let_go(tmp_path: Path) -> None:
 
 async def test_many_large_inputs_at_once(tmp_path: Path) -> None:
     async with asyncio.timeout(60), hermetic.open("local", cwd=tmp_path, login=False) as env:
-        results = await asyncio.gather(*(env.run("wc -c", stdin="x" * (2_000_000 + turn)) for turn in range(40)))
-        assert [int(result.output) for result in results] == [2_000_000 + turn for turn in range(40)]
+        results = await asyncio.gather(
+            *(env.run("wc -c", stdin="x" * (2_000_000 + turn)) for turn in range(40))
+        )
+        assert [int(result.output) for result in results] == [
+            2_000_000 + turn for turn in range(40)
+        ]

@@ -123,14 +123,18 @@ async def test_credentials_of_the_opener_stay_with_it(monkeypatch: pytest.Monkey
 
 
 async def test_a_failing_start_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermetic.environments.local_resident.BOOT", "import sys; sys.exit('no luck today')")
+    monkeypatch.setattr(
+        "hermetic.environments.local_resident.BOOT", "import sys; sys.exit('no luck today')"
+    )
     with pytest.raises(EnvironmentUnavailable, match=r"(?s)did not start.*no luck today"):
         await hermetic.open("local")
     assert leftovers() == []
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True], ids=["unreachable", "cancelled"])
-async def test_an_opening_that_breaks_off_leaves_nothing(is_cancelled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_opening_that_breaks_off_leaves_nothing(
+    is_cancelled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[EnvironmentRecord] = []
     reached = asyncio.Event()
 
@@ -161,10 +165,14 @@ async def _opened() -> hermetic.Environment:
 
 async def test_what_cannot_be_opened_is_named() -> None:
     bad: list[tuple[dict[str, Any], str]] = [
-        ({"kind": 5}, "kind"), ({"kind": None}, "kind"), ({"kind": []}, "kind"),
-        ({"kind": "local", "task": 5}, "task"), ({"kind": "local", "task": ""}, "task"),
-        ({"kind": "local", "env": {"A=B": "x"}}, "env"), ({"kind": "local", "lease": 0}, "lease"),
-    ]  # fmt: skip
+        ({"kind": 5}, "kind"),
+        ({"kind": None}, "kind"),
+        ({"kind": []}, "kind"),
+        ({"kind": "local", "task": 5}, "task"),
+        ({"kind": "local", "task": ""}, "task"),
+        ({"kind": "local", "env": {"A=B": "x"}}, "env"),
+        ({"kind": "local", "lease": 0}, "lease"),
+    ]
     for options, setting in bad:
         with pytest.raises(ConfigError) as caught:
             await hermetic.open(**options)
@@ -193,7 +201,9 @@ async def test_a_command_whose_environment_is_closed_under_it_is_lost(with_outpu
 
 async def test_events_that_nobody_reads_at_the_close_are_no_complaint() -> None:
     complaints: list[str] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: complaints.append(context["message"])
+    )
     env = await hermetic.open("local")
     env.events()
     await env.info()

@@ -1,4 +1,6 @@
-"""An environment that cannot be reached for a moment is neither ended nor replaced, and its caller learns why."""
+"""An environment that cannot be reached for a moment is neither ended nor replaced, and its caller
+learns why.
+"""
 
 import asyncio
 import contextlib
@@ -82,7 +84,10 @@ def wait_for_room(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 async def test_one_client_too_many_is_refused_as_full(kind: str) -> None:
     async with task(kind) as environment:
         others = [await hermetic.attach("kept") for _ in range(CLIENTS - 1)]
-        for attempt in (hermetic.attach("kept"), hermetic.open(kind, task="kept", **options_of(kind))):
+        for attempt in (
+            hermetic.attach("kept"),
+            hermetic.open(kind, task="kept", **options_of(kind)),
+        ):
             with pytest.raises(Unreachable, match="64 clients") as caught:
                 await attempt
             assert caught.value.state == "full"
@@ -98,7 +103,9 @@ async def test_one_client_too_many_is_refused_as_full(kind: str) -> None:
             await other.close()
 
 
-async def test_who_waits_for_room_gets_in_when_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_waits_for_room_gets_in_when_there_is_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     wait_for_room(monkeypatch, 60.0)
     async with task("local"):
         others = [await hermetic.attach("kept") for _ in range(CLIENTS - 1)]
@@ -115,7 +122,10 @@ async def test_who_waits_for_room_gets_in_when_there_is_some(monkeypatch: pytest
 async def test_a_resident_that_is_held_is_told_as_stalled_and_goes_on(kind: str) -> None:
     async with task(kind) as environment:
         with held(kind):
-            for attempt in (hermetic.attach("kept"), hermetic.open(kind, task="kept", **options_of(kind))):
+            for attempt in (
+                hermetic.attach("kept"),
+                hermetic.open(kind, task="kept", **options_of(kind)),
+            ):
                 with pytest.raises(Unreachable, match="hermetic rm kept") as caught:
                     await attempt
                 assert caught.value.state == "stalled"
@@ -177,7 +187,9 @@ asyncio.run(main())
 
 def test_an_opener_that_has_no_descriptor_for_an_import_is_told_so() -> None:
     """In a fresh program nothing of the kind is imported yet."""
-    done = subprocess.run([sys.executable, "-c", OPENER], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", OPENER], capture_output=True, text=True, check=False
+    )
     assert "ulimit -n" in done.stdout, done.stderr
 
 
@@ -195,7 +207,8 @@ def few_descriptors(free: int) -> Iterator[None]:
     gaps = []
     lowest = os.open(os.devnull, os.O_RDONLY)
     highest = max(map(int, os.listdir("/proc/self/fd"))) + 1
-    while (gap := os.dup(lowest)) < highest:  # no number below the limit is free but those that are given back
+    # no number below the limit is free but those that are given back
+    while (gap := os.dup(lowest)) < highest:
         gaps.append(gap)
     gaps.append(gap)
     resource.setrlimit(resource.RLIMIT_NOFILE, (gap + 1 + free, hard))
@@ -208,7 +221,9 @@ def few_descriptors(free: int) -> Iterator[None]:
 
 
 async def test_one_whose_process_has_ended_is_gone_though_its_socket_is_held() -> None:
-    """A child that a killed resident had just forked may keep the listening socket; nothing answers there."""
+    """A child that a killed resident had just forked may keep the listening socket; nothing answers
+    there.
+    """
     environment = await hermetic.open("local", task="kept", login=False)
     record = Records(runtime_root()).of_task("kept")
     assert record is not None

@@ -94,7 +94,10 @@ async def test_files_are_deleted_and_moved_and_links_go_themselves(tmp_path: Pat
         (tmp_path / "link").symlink_to("f")
         await env.delete_file("link")
         moved = await env.move_file("f", "deep/er/g", expect=seen)
-        assert (moved.path, moved.made) == (f"{tmp_path}/deep/er/g", (f"{tmp_path}/deep", f"{tmp_path}/deep/er"))
+        assert (moved.path, moved.made) == (
+            f"{tmp_path}/deep/er/g",
+            (f"{tmp_path}/deep", f"{tmp_path}/deep/er"),
+        )
         await env.write_file("h", "other")
         with pytest.raises(hermetic.InvalidArgument):
             await env.move_file("deep/er/g", "h")
@@ -122,7 +125,16 @@ async def test_nothing_is_written_outside_of_the_root_or_where_it_is_denied(
     (inside / "file").symlink_to(outside / "new")
     bounds = Bounds(root=str(inside), deny=["*/.ssh/*", "~/.netrc"])
     async with hermetic.open("local", cwd=str(inside), login=False) as env:
-        for path in ("../out/x", "way/x", "way/deep/x", "file", "/elsewhere/x", "a/.ssh/config", ".ssh/x", ".netrc"):
+        for path in (
+            "../out/x",
+            "way/x",
+            "way/deep/x",
+            "file",
+            "/elsewhere/x",
+            "a/.ssh/config",
+            ".ssh/x",
+            ".netrc",
+        ):
             with pytest.raises(hermetic.NotPermitted):
                 await env.write_file(path, "x", bounds=bounds)
         await env.write_file("f", "x", bounds=bounds)

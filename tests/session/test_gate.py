@@ -1,4 +1,6 @@
-"""What a command meets is part of the judgement: the state of its shell, its input, links on its way."""
+"""What a command meets is part of the judgement: the state of its shell, its input, links on its
+way.
+"""
 
 import asyncio
 import json
@@ -49,21 +51,28 @@ SET_BEFORE = [
 ]
 
 
-@pytest.mark.parametrize(("before", "command"), SET_BEFORE, ids=[before for before, _ in SET_BEFORE])
-async def test_what_earlier_commands_set_is_part_of_the_judgement(tmp_path: Path, before: str, command: str) -> None:
+@pytest.mark.parametrize(
+    ("before", "command"), SET_BEFORE, ids=[before for before, _ in SET_BEFORE]
+)
+async def test_what_earlier_commands_set_is_part_of_the_judgement(
+    tmp_path: Path, before: str, command: str
+) -> None:
     async with opened(tmp_path) as env:
         guard = gate()
         assert not await is_refused(guard, env, "true")
         if "rm -rf" not in command:
             assert not await is_refused(guard, env, command)
-        await env.run(before)  # by a caller who was not asked, or by a script that nobody could read
+        # by a caller who was not asked, or by a script that nobody could read
+        await env.run(before)
         assert await is_refused(guard, env, command)
 
 
 async def test_what_a_session_begins_with_is_nobodys_doing(tmp_path: Path) -> None:
     async with (
         asyncio.timeout(60),
-        hermetic.open("local", cwd=str(tmp_path), login=False, env={"GIT_EXTERNAL_DIFF": "/tmp/x"}) as env,
+        hermetic.open(
+            "local", cwd=str(tmp_path), login=False, env={"GIT_EXTERNAL_DIFF": "/tmp/x"}
+        ) as env,
     ):
         assert not await is_refused(gate(), env, "git diff")
 
@@ -111,18 +120,37 @@ async def test_what_is_asked_about_is_shown_with_all_that_it_meets(tmp_path: Pat
 
     async with opened(tmp_path) as env:
         guard = PolicyGate(Approvals(ApprovalSettings(), approver=person))
-        await guard.command("t", "kubectl delete -f -", env, stdin="kind: Namespace", env={"KUBECONFIG": "/x"}, cwd="/")
-        await guard.command("t", "cat", env, stdin=b"two\nlines", env={"A": "1"}, cwd="/srv", outside=True)
+        await guard.command(
+            "t",
+            "kubectl delete -f -",
+            env,
+            stdin="kind: Namespace",
+            env={"KUBECONFIG": "/x"},
+            cwd="/",
+        )
+        await guard.command(
+            "t", "cat", env, stdin=b"two\nlines", env={"A": "1"}, cwd="/srv", outside=True
+        )
         with pytest.raises(NotPermitted, match="never run"):
             await guard.command("t", "bash", env, stdin="rm -rf /", outside=True)
-    assert asked[0].circumstances == {"directory": "/", "variables": "KUBECONFIG=/x", "input": "kind: Namespace"}
-    assert asked[1].circumstances == {"directory": "/srv", "variables": "A=1", "input": "two\nlines"}
+    assert asked[0].circumstances == {
+        "directory": "/",
+        "variables": "KUBECONFIG=/x",
+        "input": "kind: Namespace",
+    }
+    assert asked[1].circumstances == {
+        "directory": "/srv",
+        "variables": "A=1",
+        "input": "two\nlines",
+    }
     assert asked[1].scope.keys() == {"once", "deny"}
     assert "Its input:\n  | two\n  | lines\n" in described(asked[1])
 
 
 @pytest.mark.parametrize("meanwhile", ["cd /", "D=/home", "ls() { true; }", "true"])
-async def test_what_changes_while_somebody_is_asked_was_not_allowed(tmp_path: Path, meanwhile: str) -> None:
+async def test_what_changes_while_somebody_is_asked_was_not_allowed(
+    tmp_path: Path, meanwhile: str
+) -> None:
     async with opened(tmp_path) as env:
 
         async def person(request: ApprovalRequest) -> Any:
@@ -178,7 +206,9 @@ async def test_a_session_that_no_command_has_changed_is_not_looked_at_again(tmp_
         assert await requests("true") == 1
 
 
-async def test_a_directory_that_was_renamed_from_outside_is_judged_by_its_new_name(tmp_path: Path) -> None:
+async def test_a_directory_that_was_renamed_from_outside_is_judged_by_its_new_name(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "before").mkdir()
     async with opened(tmp_path) as env:
         gate = Recording()
@@ -187,11 +217,16 @@ async def test_a_directory_that_was_renamed_from_outside_is_judged_by_its_new_na
             await env.run(command)
         (tmp_path / "before").rename(tmp_path / "after")
         assert (await env.run("true")).cwd == str(tmp_path / "after")
-        assert [one and one.cwd for one in gate.judged[-2:]] == [str(tmp_path / "before"), str(tmp_path / "after")]
+        assert [one and one.cwd for one in gate.judged[-2:]] == [
+            str(tmp_path / "before"),
+            str(tmp_path / "after"),
+        ]
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9", "ä".encode()])
-async def test_a_directory_whose_name_is_no_text_does_not_stop_commands(tmp_path: Path, name: bytes) -> None:
+async def test_a_directory_whose_name_is_no_text_does_not_stop_commands(
+    tmp_path: Path, name: bytes
+) -> None:
     directory = os.path.join(os.fsencode(tmp_path), name)
     os.mkdir(directory)
     async with opened(tmp_path) as env:
@@ -202,9 +237,13 @@ async def test_a_directory_whose_name_is_no_text_does_not_stop_commands(tmp_path
 
 
 @pytest.mark.parametrize("kind", ["run", "start"])
-async def test_what_changes_between_the_decision_and_the_start_is_judged_again(tmp_path: Path, kind: str) -> None:
+async def test_what_changes_between_the_decision_and_the_start_is_judged_again(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path) as env:
-        change = "export PATH=/tmp/bin:$PATH; ls() { touch marker; rm -rf /srv/none; }; export -f ls"
+        change = (
+            "export PATH=/tmp/bin:$PATH; ls() { touch marker; rm -rf /srv/none; }; export -f ls"
+        )
         guard = Racing(change)
         other = await hermetic.attach(env.id)
         put_behind(env, EnvironmentGuard(guard, env))
@@ -218,7 +257,9 @@ async def test_what_changes_between_the_decision_and_the_start_is_judged_again(t
             await other.close()
 
 
-async def test_commands_that_change_each_others_meaning_get_nothing_past_the_gate(tmp_path: Path) -> None:
+async def test_commands_that_change_each_others_meaning_get_nothing_past_the_gate(
+    tmp_path: Path,
+) -> None:
     toolbox = Toolbox(options={"cwd": str(tmp_path), "login": False})
     outcomes: list[str | None] = []
 
@@ -257,7 +298,9 @@ async def test_the_journal_says_what_became_of_it_when_the_session_changed_meanw
         guard = PolicyGate(Approvals(ApprovalSettings(log=str(log)), approver=person))
         refused = await is_refused(guard, env, "rm -rf /srv/x")
         [line] = [json.loads(line) for line in log.read_text().splitlines()]
-        assert (line["decision"], line["by"]) == (("refused", "changed") if refused else ("allowed", "user"))
+        assert (line["decision"], line["by"]) == (
+            ("refused", "changed") if refused else ("allowed", "user")
+        )
         assert refused is (meanwhile == "cd /")
         assert len(guard.approvals.grants.all()) == (not refused)
 
@@ -266,7 +309,8 @@ async def test_the_journal_says_what_became_of_it_when_the_session_changed_meanw
 async def test_a_tilde_means_to_the_gate_what_it_means_to_files(tmp_path: Path, text: str) -> None:
     async with opened(tmp_path) as env:
         guard = gate()
-        await env.run(f"export HOME={tmp_path}")  # which changes what the shell calls home, and nothing else
+        # which changes what the shell calls home, and nothing else
+        await env.run(f"export HOME={tmp_path}")
         assert await is_refused(guard, env, text, cwd="~")
         assert await is_refused(guard, env, f"cd {Path.home()} && {text}")
         assert not await is_refused(guard, env, f"cd ~ && {text}")
@@ -282,9 +326,14 @@ async def test_the_workspace_is_where_the_agent_works(tmp_path: Path) -> None:
         assert await is_refused(guard, env, f"rm -rf {tmp_path}")
 
 
-@pytest.mark.parametrize("directory", ["/", "/root", "/home/me", "/etc", "/usr/src", "relative", None])
+@pytest.mark.parametrize(
+    "directory", ["/", "/root", "/home/me", "/etc", "/usr/src", "relative", None]
+)
 def test_a_home_or_the_system_is_nobodys_workspace(directory: str | None) -> None:
-    assert PolicyContext("local", hermetic.Isolation(kind="local"), {"cwd": directory}).workspace == NOWHERE
+    assert (
+        PolicyContext("local", hermetic.Isolation(kind="local"), {"cwd": directory}).workspace
+        == NOWHERE
+    )
 
 
 async def test_a_link_to_a_protected_file_is_that_file(tmp_path: Path) -> None:
@@ -295,15 +344,27 @@ async def test_a_link_to_a_protected_file_is_that_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["echo x > {}/authorized_keys", "cd {} && echo x >> authorized_keys", "rm {}/id", "tee {}/new < a"]
+    "command",
+    [
+        "echo x > {}/authorized_keys",
+        "cd {} && echo x >> authorized_keys",
+        "rm {}/id",
+        "tee {}/new < a",
+    ],
 )
-async def test_a_link_that_is_there_hides_nothing_from_a_shell(tmp_path: Path, command: str) -> None:
+async def test_a_link_that_is_there_hides_nothing_from_a_shell(
+    tmp_path: Path, command: str
+) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / ".ssh").mkdir()
     (tmp_path / "work" / "keys").symlink_to(tmp_path / ".ssh")
     (tmp_path / "work" / "own").mkdir()
     (tmp_path / "work" / "mine").symlink_to("own")
-    options: dict[str, Any] = {"cwd": str(tmp_path / "work"), "login": False, "env": {"HOME": str(tmp_path)}}
+    options: dict[str, Any] = {
+        "cwd": str(tmp_path / "work"),
+        "login": False,
+        "env": {"HOME": str(tmp_path)},
+    }
     async with asyncio.timeout(60), hermetic.open("local", **options) as env:
         guard = gate()
         assert await is_refused(guard, env, command.format("keys"))
@@ -324,10 +385,16 @@ SLIPPING = [
 
 
 @pytest.mark.parametrize(("before", "command"), SLIPPING)
-async def test_links_and_other_names_are_looked_through(tmp_path: Path, before: str, command: str) -> None:
+async def test_links_and_other_names_are_looked_through(
+    tmp_path: Path, before: str, command: str
+) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "victim").mkdir()
-    options: dict[str, Any] = {"cwd": str(tmp_path / "work"), "login": False, "env": {"HOME": str(tmp_path)}}
+    options: dict[str, Any] = {
+        "cwd": str(tmp_path / "work"),
+        "login": False,
+        "env": {"HOME": str(tmp_path)},
+    }
     async with asyncio.timeout(60), hermetic.open("local", **options) as env:
         guard = gate()
         await guard.command("t", "true", env)
@@ -335,7 +402,9 @@ async def test_links_and_other_names_are_looked_through(tmp_path: Path, before: 
         assert await is_refused(guard, env, command)
 
 
-@pytest.mark.parametrize("command", ['bash -c "$(cat)"', '$0 -c "$(cat)"', 'eval "$(cat)"', "x=$(cat); $x"])
+@pytest.mark.parametrize(
+    "command", ['bash -c "$(cat)"', '$0 -c "$(cat)"', 'eval "$(cat)"', "x=$(cat); $x"]
+)
 async def test_a_substitution_reads_the_input_of_its_command(tmp_path: Path, command: str) -> None:
     async with opened(tmp_path) as env:
         assert await is_refused(gate(), env, command, stdin="rm -rf /srv/photos")
@@ -350,7 +419,12 @@ def test_what_bash_prints_of_itself_is_read() -> None:
         "DEBUG\0T=1\0SIGUSR1\0:\0"
     )
     state = read_definitions(text)
-    assert state.variables == {"A": 'a "b" $c', "B": "x\ny'", "C": ["one", "two x"], "D": 'declare -x E="no"'}
+    assert state.variables == {
+        "A": 'a "b" $c',
+        "B": "x\ny'",
+        "C": ["one", "two x"],
+        "D": 'declare -x E="no"',
+    }
     assert state.functions == {"f": "{ \n    echo hi\n}", "g": "{ \n    f\n}"}
     assert state.aliases == {"x": "a 'b'", "y": "z"}
     assert state.traps == {"DEBUG": "T=1", "SIGUSR1": ":"}
@@ -367,14 +441,28 @@ async def test_a_function_that_pretends_to_end_hides_nothing(tmp_path: Path) -> 
 
 
 def test_only_what_a_text_can_reach_is_taken_along() -> None:
-    functions = {f"f{number}": "{ true; }" for number in range(100)} | {"a": "{ b; }", "b": "{ f7; }"}
+    functions = {f"f{number}": "{ true; }" for number in range(100)} | {
+        "a": "{ b; }",
+        "b": "{ f7; }",
+    }
     state = ShellState(functions=functions, aliases={"x": "a"}, variables={"v": "f9"})
     assert set(relevant(state, "x 1").functions) == {"a", "b", "f7"}
     assert set(relevant(state, "$v").functions) == {"f9"}
     assert len(relevant(state, "$(echo f3)").functions) == 102
 
 
-HIDDEN = ["f\\oo", "f''oo", '"f"oo', "{foo,}", "x=fo y=o; $x$y", "x=foo; $x", "fo\\\no", "foo\\\n", "$v''o", '"$v"o']
+HIDDEN = [
+    "f\\oo",
+    "f''oo",
+    '"f"oo',
+    "{foo,}",
+    "x=fo y=o; $x$y",
+    "x=foo; $x",
+    "fo\\\no",
+    "foo\\\n",
+    "$v''o",
+    '"$v"o',
+]
 
 
 @pytest.mark.parametrize("text", HIDDEN)
@@ -385,7 +473,11 @@ def test_a_function_is_reached_however_its_name_is_written(text: str) -> None:
 
 PLACES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("docker", {"image": "a"}, {"image": "b"}),
-    ("docker", {"image": "a", "volumes": ["/srv/one:/data"]}, {"image": "a", "volumes": ["/srv/two:/data"]}),
+    (
+        "docker",
+        {"image": "a", "volumes": ["/srv/one:/data"]},
+        {"image": "a", "volumes": ["/srv/two:/data"]},
+    ),
     ("docker", {"image": "a"}, {"image": "a", "host_cwd": "/srv/one"}),
     ("ssh", {"host": "a", "user": "me"}, {"host": "a", "user": "root"}),
     ("ssh", {"host": "a", "port": 22}, {"host": "a", "port": 2222}),
@@ -394,11 +486,14 @@ PLACES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "one", "other"), PLACES)
-def test_an_approval_in_one_place_is_none_in_another(kind: str, one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_an_approval_in_one_place_is_none_in_another(
+    kind: str, one: dict[str, Any], other: dict[str, Any]
+) -> None:
     isolation = hermetic.Isolation(kind=kind)
     assert PolicyContext(kind, isolation, one).key != PolicyContext(kind, isolation, other).key
     assert (
-        PolicyContext(kind, isolation, one).key == PolicyContext(kind, isolation, {**one, "cwd": "/x", "lease": 7}).key
+        PolicyContext(kind, isolation, one).key
+        == PolicyContext(kind, isolation, {**one, "cwd": "/x", "lease": 7}).key
     )
 
 
@@ -419,22 +514,30 @@ async def test_judging_is_quick_and_asks_the_resident_once(tmp_path: Path) -> No
 async def test_every_decision_is_a_line_in_the_journal_without_secrets(tmp_path: Path) -> None:
     log = tmp_path / "log" / "decisions.jsonl"
     chosen = ApprovalSettings(log=str(log), deny=("git push*",))
-    toolbox = Toolbox(options={"cwd": str(tmp_path), "login": False}, settings=Settings(approvals=chosen))
+    toolbox = Toolbox(
+        options={"cwd": str(tmp_path), "login": False}, settings=Settings(approvals=chosen)
+    )
     secret = "ghp_" + "q7Zk2LmX9vR4tB8nW3yH6cJ5dF1gS0aPeUiO"
     try:
         for command in ("true", "rm -rf build", "rm -rf /srv/x", "git push", f"echo {secret}"):
             await toolbox.call("terminal", {"command": command}, task_id="t")
         given = {"command": "exec cat", "background": True}
         id = json.loads(await toolbox.call("terminal", given, task_id="t"))["session_id"]
-        await toolbox.call("process", {"action": "submit", "session_id": id, "data": "hunter2"}, task_id="t")
+        await toolbox.call(
+            "process", {"action": "submit", "session_id": id, "data": "hunter2"}, task_id="t"
+        )
     finally:
         await toolbox.close(remove=True)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(line["decision"], line["by"], line["label"]) for line in lines] == [
-        ("allowed", "policy", "safe"), ("allowed", "policy", "caution"), ("refused", "nobody", "dangerous"),
-        ("refused", "rule", "safe"), ("allowed", "policy", "safe"), ("allowed", "policy", "safe"),
         ("allowed", "policy", "safe"),
-    ]  # fmt: skip
+        ("allowed", "policy", "caution"),
+        ("refused", "nobody", "dangerous"),
+        ("refused", "rule", "safe"),
+        ("allowed", "policy", "safe"),
+        ("allowed", "policy", "safe"),
+        ("allowed", "policy", "safe"),
+    ]
     assert secret not in log.read_text()
     assert "hunter2" not in log.read_text()
     assert lines[-1]["command"].startswith("8 characters typed into ")
@@ -443,9 +546,16 @@ async def test_every_decision_is_a_line_in_the_journal_without_secrets(tmp_path:
 
 @pytest.mark.parametrize(
     ("opinion", "safe", "dangerous"),
-    [("allow", "ran", "asked"), ("ask", "asked", "asked"), ("deny", "refused", "refused"), ("fails", "asked", "asked")],
+    [
+        ("allow", "ran", "asked"),
+        ("ask", "asked", "asked"),
+        ("deny", "refused", "refused"),
+        ("fails", "asked", "asked"),
+    ],
 )
-async def test_a_second_opinion_only_tightens(tmp_path: Path, opinion: str, safe: str, dangerous: str) -> None:
+async def test_a_second_opinion_only_tightens(
+    tmp_path: Path, opinion: str, safe: str, dangerous: str
+) -> None:
     asked: list[ApprovalRequest] = []
 
     def person(request: ApprovalRequest) -> Any:
@@ -473,7 +583,10 @@ async def test_a_second_opinion_only_tightens(tmp_path: Path, opinion: str, safe
 
 async def test_a_rule_of_the_users_is_told_with_its_reason(tmp_path: Path) -> None:
     rule = RuleSettings(
-        decision="deny", command=("npm", "publish"), reason="releases are made by CI", matches=("npm publish",)
+        decision="deny",
+        command=("npm", "publish"),
+        reason="releases are made by CI",
+        matches=("npm publish",),
     )
     async with opened(tmp_path) as env:
         with pytest.raises(NotPermitted, match="releases are made by CI"):

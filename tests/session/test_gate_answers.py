@@ -1,4 +1,6 @@
-"""What an answer at the gate covers, and what it never covers: another variable, directory, meaning or secret."""
+"""What an answer at the gate covers, and what it never covers: another variable, directory, meaning
+or secret.
+"""
 
 import asyncio
 from pathlib import Path
@@ -18,15 +20,23 @@ from hermetic.session.keeping import record_of
 from tests.session.gates import is_refused, opened
 
 BEYOND = [
-    "git push -f origin main > /etc/passwd", "sudo git push -f origin main", "ssh prod git push -f origin main",
-    "PATH=/tmp/x git push -f origin main", "/tmp/evil/git push -f origin main", "git push -f other main",
-]  # fmt: skip
+    "git push -f origin main > /etc/passwd",
+    "sudo git push -f origin main",
+    "ssh prod git push -f origin main",
+    "PATH=/tmp/x git push -f origin main",
+    "/tmp/evil/git push -f origin main",
+    "git push -f other main",
+]
 
 
 async def test_a_budget_for_a_program_covers_nothing_beside_or_around_it(tmp_path: Path) -> None:
     answers = ["once"] + ["deny"] * len(BEYOND)
-    guard = PolicyGate(Approvals(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
-    place = PolicyContext("local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)})
+    guard = PolicyGate(
+        Approvals(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0)))
+    )
+    place = PolicyContext(
+        "local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)}
+    )
     await guard.batch("t", place, count=20, words=("git", "push", "-f", "origin"))
     await guard.command("t", "git push -f origin main", place)
     for command in BEYOND:
@@ -36,7 +46,17 @@ async def test_a_budget_for_a_program_covers_nothing_beside_or_around_it(tmp_pat
 
 
 # Variables by which a program does something else, of which no list could name all.
-TELLING = ["KUBECONFIG", "AWS_PROFILE", "DOCKER_HOST", "GIT_DIR", "PYTHONPATH", "NODE_OPTIONS", "FLUX_NS", "X", "PATH"]
+TELLING = [
+    "KUBECONFIG",
+    "AWS_PROFILE",
+    "DOCKER_HOST",
+    "GIT_DIR",
+    "PYTHONPATH",
+    "NODE_OPTIONS",
+    "FLUX_NS",
+    "X",
+    "PATH",
+]
 ACT = "kubectl delete ns x"
 
 
@@ -67,7 +87,9 @@ async def test_an_answer_covers_no_variable_that_it_was_given_without(tmp_path: 
             value = "/opt/x" if name != "PATH" else f"{tmp_path}:/usr/bin:/bin"
             assert await asking.questions(f"{name}={value} {ACT}", env) == 1, name
             assert await asking.questions(f"export {name}={value}; {ACT}", env) == 1, name
-            assert await asking.questions(f"true && declare -x {name}={value}; {ACT}", env) == 1, name
+            assert await asking.questions(f"true && declare -x {name}={value}; {ACT}", env) == 1, (
+                name
+            )
             assert await asking.questions(ACT, env, env={name: value}) == 1, name
             await env.run(f"old=${{{name}-}}; export {name}={value}")
             assert await asking.questions(ACT, env) == 1, name
@@ -76,10 +98,22 @@ async def test_an_answer_covers_no_variable_that_it_was_given_without(tmp_path: 
 
 
 EVERYDAY = [
-    "cd src && cd ..", "count=3", "for f in a b; do g=$f; done", "export LANG=C.UTF-8 LC_ALL=C TERM=dumb COLUMNS=200",
-    "ls > /dev/null", "echo hi | cat", "f() { true; }", "alias ll='ls -l'", "cd /tmp; cd - > /dev/null", "set -u",
-    "x=$(date)", "read -r y <<< hello", "a=(1 2 3)", "unset count", "export PS1='> ' HISTSIZE=10",
-]  # fmt: skip
+    "cd src && cd ..",
+    "count=3",
+    "for f in a b; do g=$f; done",
+    "export LANG=C.UTF-8 LC_ALL=C TERM=dumb COLUMNS=200",
+    "ls > /dev/null",
+    "echo hi | cat",
+    "f() { true; }",
+    "alias ll='ls -l'",
+    "cd /tmp; cd - > /dev/null",
+    "set -u",
+    "x=$(date)",
+    "read -r y <<< hello",
+    "a=(1 2 3)",
+    "unset count",
+    "export PS1='> ' HISTSIZE=10",
+]
 
 
 async def test_everyday_work_between_makes_nobody_asked_again(tmp_path: Path) -> None:
@@ -91,7 +125,8 @@ async def test_everyday_work_between_makes_nobody_asked_again(tmp_path: Path) ->
             await asking.gate.command("t", command, env)
             await env.run(command)
             assert await asking.questions(ACT, env) == 0, command
-        assert await asking.questions(f"cd src && {ACT}", env) == 1  # another directory is another act
+        # another directory is another act
+        assert await asking.questions(f"cd src && {ACT}", env) == 1
 
 
 async def test_an_answer_before_the_place_was_opened_holds_in_it(tmp_path: Path) -> None:
@@ -103,19 +138,30 @@ async def test_an_answer_before_the_place_was_opened_holds_in_it(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["KUBECONFIG", "FLUX_NS"])
-async def test_what_a_session_was_given_before_anybody_looked_is_not_its_beginning(tmp_path: Path, name: str) -> None:
+async def test_what_a_session_was_given_before_anybody_looked_is_not_its_beginning(
+    tmp_path: Path, name: str
+) -> None:
     first, later = Asking("session"), Asking("deny")
     async with opened(tmp_path) as env:
         assert await first.questions(ACT, env) == 1
         await env.run(f"export {name}=/prod")
-        later.gate.approvals.grants.add(first.gate.approvals.grants.all(), always=False)  # as after a restart
+        # as after a restart
+        later.gate.approvals.grants.add(first.gate.approvals.grants.all(), always=False)
         assert await is_refused(later.gate, env, ACT)
 
 
-VARIED = ["KUBECONFIG=/prod {}", "export KUBECONFIG=/prod; {}", "X=1 {}", "cd sub && {}", "[ -e x ] && export X=1; {}"]
+VARIED = [
+    "KUBECONFIG=/prod {}",
+    "export KUBECONFIG=/prod; {}",
+    "X=1 {}",
+    "cd sub && {}",
+    "[ -e x ] && export X=1; {}",
+]
 
 
-async def test_a_budget_for_a_program_holds_for_one_directory_and_the_same_variables(tmp_path: Path) -> None:
+async def test_a_budget_for_a_program_holds_for_one_directory_and_the_same_variables(
+    tmp_path: Path,
+) -> None:
     asking = Asking("once")
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "kubectl"
@@ -136,8 +182,12 @@ async def test_a_budget_for_a_program_holds_for_one_directory_and_the_same_varia
         assert await asking.questions(ACT, env) == 1  # another program
 
 
-@pytest.mark.parametrize("change", ["f() { rm -rf /srv/b; }", "alias g='rm -rf /srv/b'", "D=/srv/b", "cd /"])
-async def test_an_answer_that_came_later_is_for_what_the_text_meant_then(tmp_path: Path, change: str) -> None:
+@pytest.mark.parametrize(
+    "change", ["f() { rm -rf /srv/b; }", "alias g='rm -rf /srv/b'", "D=/srv/b", "cd /"]
+)
+async def test_an_answer_that_came_later_is_for_what_the_text_meant_then(
+    tmp_path: Path, change: str
+) -> None:
     settings = ApprovalSettings(answers="queue", wait=False)
     async with opened(tmp_path) as env:
         guard = PolicyGate(Approvals(settings))
@@ -159,7 +209,9 @@ async def test_an_answer_that_came_later_is_for_what_the_text_meant_then(tmp_pat
 async def test_another_secret_is_another_act(tmp_path: Path) -> None:
     answers = ["session", "deny"]
     async with opened(tmp_path) as env:
-        guard = PolicyGate(Approvals(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0))))
+        guard = PolicyGate(
+            Approvals(ApprovalSettings(), approver=lambda request: cast(Any, answers.pop(0)))
+        )
         await env.run("export KUBE_TOKEN=hunter2")
         for _ in range(2):
             await guard.command("t", "kubectl delete ns x", env)
@@ -167,7 +219,9 @@ async def test_another_secret_is_another_act(tmp_path: Path) -> None:
         assert await is_refused(guard, env, "kubectl delete ns x")
 
 
-async def test_a_variable_that_is_no_utf_8_does_not_stand_in_the_way_of_a_question(tmp_path: Path) -> None:
+async def test_a_variable_that_is_no_utf_8_does_not_stand_in_the_way_of_a_question(
+    tmp_path: Path,
+) -> None:
     asking = Asking("once")
     async with opened(tmp_path) as env:
         await env.run(r"export ODD=$'caf\xe9'")
@@ -178,7 +232,9 @@ async def test_a_variable_that_is_no_utf_8_does_not_stand_in_the_way_of_a_questi
 async def test_leaving_the_sandbox_and_a_batch_need_a_person_in_every_mode(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    place = PolicyContext("local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)})
+    place = PolicyContext(
+        "local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)}
+    )
     gate = PolicyGate(Approvals(ApprovalSettings(**settings)))
     with pytest.raises(NotPermitted, match="nobody"):
         await gate.command("t", "true", place, outside=True)
@@ -186,14 +242,18 @@ async def test_leaving_the_sandbox_and_a_batch_need_a_person_in_every_mode(
         await gate.batch("t", place, count=2, under=str(tmp_path / "a"))
 
 
-async def test_leaving_the_sandbox_and_a_batch_are_asked_about_where_all_else_is_allowed(tmp_path: Path) -> None:
+async def test_leaving_the_sandbox_and_a_batch_are_asked_about_where_all_else_is_allowed(
+    tmp_path: Path,
+) -> None:
     asked: list[str] = []
 
     def person(request: ApprovalRequest) -> Any:
         asked.append(request.subject)
         return "once"
 
-    place = PolicyContext("local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)})
+    place = PolicyContext(
+        "local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)}
+    )
     gate = PolicyGate(Approvals(ApprovalSettings(mode="allow"), approver=person))
     await gate.command("t", "rm -rf /srv/x", place)
     await gate.command("t", "true", place, outside=True)

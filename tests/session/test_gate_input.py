@@ -17,7 +17,9 @@ from hermetic.session.environment import Environment
 from tests.session.gates import gate, opened
 
 
-async def typed(env: Environment, guard: PolicyGate, command: str, ready: str, *lines: str) -> list[bool]:
+async def typed(
+    env: Environment, guard: PolicyGate, command: str, ready: str, *lines: str
+) -> list[bool]:
     """Whether each line was refused by the gate."""
     process = await env.start(command, pty=True)
     await process.wait_for(ready, timeout=20)
@@ -44,19 +46,39 @@ async def test_what_is_typed_is_judged_by_who_reads_it(tmp_path: Path) -> None:
     python = f"{sys.executable} -q"
     async with opened(tmp_path) as env:
         guard = gate()
-        shell = await typed(env, guard, "exec bash --norc", "bash-", "ls", "rm -rf ~/photos", "x=rm", "$x -rf ~/photos")
+        shell = await typed(
+            env,
+            guard,
+            "exec bash --norc",
+            "bash-",
+            "ls",
+            "rm -rf ~/photos",
+            "x=rm",
+            "$x -rf ~/photos",
+        )
         assert shell == [False, True, False, True]
         code = await typed(
-            env, guard, f"exec {python}", ">>> ", "import os", "os.system('rm -rf ~/photos')", "rm -rf ~/photos"
+            env,
+            guard,
+            f"exec {python}",
+            ">>> ",
+            "import os",
+            "os.system('rm -rf ~/photos')",
+            "rm -rf ~/photos",
         )
         assert code == [False, True, False]
-        other = await typed(env, guard, READY_THEN_READS, "ready", "rm -rf ~/photos", "anything's fine {")
+        other = await typed(
+            env, guard, READY_THEN_READS, "ready", "rm -rf ~/photos", "anything's fine {"
+        )
         assert other == [False, False]
-        changing = await typed(env, guard, "exec bash --norc", "bash-", f"exec {python}", "print('rm -rf ~')")
+        changing = await typed(
+            env, guard, "exec bash --norc", "bash-", f"exec {python}", "print('rm -rf ~')"
+        )
         assert changing == [False, False]
 
 
-# What is typed into a shell, piece by piece, that would end in running BAD if one of the pieces were not seen through.
+# What is typed into a shell, piece by piece, that would end in running BAD if one of the pieces
+# were not seen through.
 BAD = "rm -rf ~/victim"
 TRICKS: list[tuple[str, tuple[str, ...]]] = [
     ("bash", (BAD, "\r", "\r")),  # the half line still stands there after a refusal
@@ -74,14 +96,24 @@ TRICKS: list[tuple[str, tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("shell", "pieces"), TRICKS, ids=[repr(pieces)[:50] for _, pieces in TRICKS])
-async def test_nothing_dangerous_is_typed_past_the_gate(tmp_path: Path, shell: str, pieces: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("shell", "pieces"), TRICKS, ids=[repr(pieces)[:50] for _, pieces in TRICKS]
+)
+async def test_nothing_dangerous_is_typed_past_the_gate(
+    tmp_path: Path, shell: str, pieces: tuple[str, ...]
+) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "victim").mkdir()
-    options: dict[str, Any] = {"cwd": str(tmp_path / "work"), "login": False, "env": {"HOME": str(tmp_path)}}
+    options: dict[str, Any] = {
+        "cwd": str(tmp_path / "work"),
+        "login": False,
+        "env": {"HOME": str(tmp_path)},
+    }
     async with asyncio.timeout(60), hermetic.open("local", **options) as env:
         guard, refused = gate(), 0
-        process = await env.start(f"PS1='> ' exec {shell}{' --norc' if shell == 'bash' else ''}", pty=True)
+        process = await env.start(
+            f"PS1='> ' exec {shell}{' --norc' if shell == 'bash' else ''}", pty=True
+        )
         await process.wait_for("> ", timeout=20)
         for piece in (*pieces, "\r", "echo do''ne\r"):
             await process.status()

@@ -24,11 +24,14 @@ from tests.programs import need, need_variable
 from tests.sizes import is_full, scale
 
 FILES = 120
-PLACES = {"small": 10, "large": 20_000}  # bytes of each file: what is large is changed by a child of the resident
+# bytes of each file: what is large is changed by a child of the resident
+PLACES = {"small": 10, "large": 20_000}
 
 
 def prepare(directory: Path, size: int) -> list[FileChange]:
-    """Every third file is to be written anew, every third to go, every third to come, in directories old and new."""
+    """Every third file is to be written anew, every third to go, every third to come, in
+    directories old and new.
+    """
     changes = []
     for number in range(FILES):
         folder = directory / f"d{number % 4}" if number % 3 else directory / f"new{number % 8}"
@@ -43,7 +46,10 @@ def prepare(directory: Path, size: int) -> list[FileChange]:
 
 def moved(changes: list[FileChange], here: Path, inside: str) -> list[FileChange]:
     """The same changes by the paths that a container knows."""
-    return [FileChange(path=one.path.replace(str(here), inside, 1), content=one.content) for one in changes]
+    return [
+        FileChange(path=one.path.replace(str(here), inside, 1), content=one.content)
+        for one in changes
+    ]
 
 
 def state_of(directory: Path, changes: list[FileChange], size: int) -> str:
@@ -57,7 +63,9 @@ def state_of(directory: Path, changes: list[FileChange], size: int) -> str:
 
 
 async def kill_amid(directory: Path, size: int, delay: float | None) -> tuple[str, float]:
-    """What the files are like after the resident was killed that long after it was asked; how long it was at it."""
+    """What the files are like after the resident was killed that long after it was asked; how long
+    it was at it.
+    """
     changes = prepare(directory, size)
     async with hermetic.open("local", cwd=str(directory), login=False) as env:
         record = record_of(env)
@@ -75,7 +83,9 @@ async def kill_amid(directory: Path, size: int, delay: float | None) -> tuple[st
 
 
 @pytest.mark.parametrize("size", PLACES.values(), ids=PLACES)
-async def test_a_resident_that_is_killed_leaves_the_whole_change_or_nothing_of_it(tmp_path: Path, size: int) -> None:
+async def test_a_resident_that_is_killed_leaves_the_whole_change_or_nothing_of_it(
+    tmp_path: Path, size: int
+) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()
     state, longest = await kill_amid(whole, size, None)
@@ -115,10 +125,14 @@ def lasting(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         made = Apptainers(tmp_path / "scratch", monkeypatch)
         overlay = tmp_path / "overlay"
         (overlay / "home").mkdir(parents=True)
-        yield Lasting(kind, {"image": made.image, "overlay": str(overlay)}, overlay / "home", "/root")
+        yield Lasting(
+            kind, {"image": made.image, "overlay": str(overlay)}, overlay / "home", "/root"
+        )
     else:
         need_engine(kind)
-        yield Lasting(kind, {"image": need_variable("IMAGE_BASE"), "host_cwd": str(here)}, here, "/workspace")
+        yield Lasting(
+            kind, {"image": need_variable("IMAGE_BASE"), "host_cwd": str(here)}, here, "/workspace"
+        )
 
 
 def resident_of(env: hermetic.Environment) -> int:
@@ -145,16 +159,27 @@ def _named(name: str, below: int) -> int:
 # Every kind, and both ways of a change; at full size every kind with both, and podman.
 LEFT = [("docker", "large"), ("sandbox", "small"), ("apptainer", "small")]
 LEFT += (
-    [("docker", "small"), ("podman", "small"), ("podman", "large"), ("sandbox", "large"), ("apptainer", "large")]
+    [
+        ("docker", "small"),
+        ("podman", "small"),
+        ("podman", "large"),
+        ("sandbox", "large"),
+        ("apptainer", "large"),
+    ]
     if is_full()
     else []
 )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "size"), [(kind, PLACES[size]) for kind, size in LEFT], ids=map("-".join, LEFT))
-async def test_the_next_environment_there_takes_back_what_a_killed_one_left(lasting: Lasting, size: int) -> None:
-    least = 4 if lasting.kind == "sandbox" else 2  # the journal is the same everywhere; only the way to it differs
+@pytest.mark.parametrize(
+    ("kind", "size"), [(kind, PLACES[size]) for kind, size in LEFT], ids=map("-".join, LEFT)
+)
+async def test_the_next_environment_there_takes_back_what_a_killed_one_left(
+    lasting: Lasting, size: int
+) -> None:
+    # the journal is the same everywhere; only the way to it differs
+    least = 4 if lasting.kind == "sandbox" else 2
     seen, turns, longest = set(), max(least, scale(25)), 0.0
     for turn in range(-1, 10 * turns):
         if turn >= turns and "old" in seen:  # else a kill came late, and another one gets its turn
@@ -164,8 +189,12 @@ async def test_the_next_environment_there_takes_back_what_a_killed_one_left(last
         changes = prepare(directory, size)
         async with lasting.open() as env:
             pid, began = resident_of(env), time.monotonic()
-            asked = asyncio.ensure_future(env._files.change(moved(changes, lasting.here, lasting.inside), None))
-            await asyncio.wait([asked], timeout=longest * (turn % turns) / turns if longest else None)
+            asked = asyncio.ensure_future(
+                env._files.change(moved(changes, lasting.here, lasting.inside), None)
+            )
+            await asyncio.wait(
+                [asked], timeout=longest * (turn % turns) / turns if longest else None
+            )
             longest = longest or time.monotonic() - began
             os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(hermetic.ExecutionError):
@@ -174,7 +203,9 @@ async def test_the_next_environment_there_takes_back_what_a_killed_one_left(last
             seen.add(state_of(directory, changes, size))
     assert seen <= {"old", "new"}
     assert "old" in seen
-    assert [path.name for path in lasting.here.iterdir() if path.name.startswith(".hermetic-")] == []
+    assert [
+        path.name for path in lasting.here.iterdir() if path.name.startswith(".hermetic-")
+    ] == []
 
 
 async def test_a_journal_that_came_with_the_files_is_not_obeyed(tmp_path: Path) -> None:
@@ -182,7 +213,14 @@ async def test_a_journal_that_came_with_the_files_is_not_obeyed(tmp_path: Path) 
     kept = tmp_path / "kept"
     kept.write_text("kept")
     where = os.stat(tmp_path)
-    entry = [os.fsencode(tmp_path), (where.st_dev, where.st_ino), b"kept", ".hermetic-a", ".hermetic-b", True]
+    entry = [
+        os.fsencode(tmp_path),
+        (where.st_dev, where.st_ino),
+        b"kept",
+        ".hermetic-a",
+        ".hermetic-b",
+        True,
+    ]
     journal = tmp_path / f"{CHANGING}0123456789abcdef"
     for inode in (0, -1, None):
         journal.write_bytes(frames.pack([inode, [entry], []]))

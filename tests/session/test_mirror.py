@@ -76,7 +76,9 @@ def plant(root: Path) -> None:
     os.utime(root / "plain", ns=(1_000_000_000_123_456_789, 1_000_000_000_123_456_789))
 
 
-async def test_files_are_there_byte_by_byte_before_a_command(options: dict[str, Any], here: Path, there: Path) -> None:
+async def test_files_are_there_byte_by_byte_before_a_command(
+    options: dict[str, Any], here: Path, there: Path
+) -> None:
     plant(here)
     async with hermetic.open("ssh", **options) as env:
         assert (await env.run(f"cat {there}/plain; {there}/run")).output == "ß\nran\n"
@@ -115,21 +117,27 @@ async def test_a_file_is_looked_for_again_only_after_a_while(
         assert (await env.run(f"cat {there}/f")).output == "other"
 
 
-async def test_only_what_has_changed_is_sent(options: dict[str, Any], here: Path, there: Path) -> None:
+async def test_only_what_has_changed_is_sent(
+    options: dict[str, Any], here: Path, there: Path
+) -> None:
     plant(here)
     async with hermetic.open("ssh", **options) as env:
         await env.run("true")
         before = inodes(there)
         (here / "plain").write_text("changed")
         await env.run("true")
-        assert {name for name, number in inodes(there).items() if number != before[name]} == {"plain"}
+        assert {name for name, number in inodes(there).items() if number != before[name]} == {
+            "plain"
+        }
 
 
 def inodes(root: Path) -> dict[str, int]:
     return {path.name: path.lstat().st_ino for path in root.rglob("*")}
 
 
-async def test_what_commands_changed_comes_back(options: dict[str, Any], here: Path, there: Path) -> None:
+async def test_what_commands_changed_comes_back(
+    options: dict[str, Any], here: Path, there: Path
+) -> None:
     plant(here)
     text = f"""cd {there}; echo more >> plain; mkdir -p made/deep; head -c 3000000 /dev/urandom > made/deep/bytes
         ln -s deep/bytes made/inside; chmod 600 made/deep/bytes; : > made/empty"""
@@ -174,16 +182,33 @@ async def test_credentials_go_and_never_come_back(
     for name in (".env", ".ssh/config", "server.pem"):
         (here / name).write_text("mine")
     async with hermetic.open("ssh", **options) as env:
-        changed = " ".join(f"{there}/{name}" for name in (".env", ".ssh/config", "server.pem", "id_rsa", "kept"))
-        assert (await env.run(f"cat {there}/.env; echo theirs | tee {changed}")).output == "minetheirs\n"
-    assert texts(here) == {".env": "mine", "config": "mine", "server.pem": "mine", "kept": "theirs\n"}
+        changed = " ".join(
+            f"{there}/{name}" for name in (".env", ".ssh/config", "server.pem", "id_rsa", "kept")
+        )
+        assert (
+            await env.run(f"cat {there}/.env; echo theirs | tee {changed}")
+        ).output == "minetheirs\n"
+    assert texts(here) == {
+        ".env": "mine",
+        "config": "mine",
+        "server.pem": "mine",
+        "kept": "theirs\n",
+    }
     assert sum("credentials" in record.message for record in caplog.records) == 4
 
 
 OBEYED = (
-    ".git/hooks/pre-commit", ".git/config", ".git/commondir", ".git/worktrees/w/gitdir", ".git/modules/a/b/config",
-    "sub/.git/config", "sub/mod/.git", "hermetic.toml", ".hermetic/x", ".husky/pre-commit",
-)  # fmt: skip
+    ".git/hooks/pre-commit",
+    ".git/config",
+    ".git/commondir",
+    ".git/worktrees/w/gitdir",
+    ".git/modules/a/b/config",
+    "sub/.git/config",
+    "sub/mod/.git",
+    "hermetic.toml",
+    ".hermetic/x",
+    ".husky/pre-commit",
+)
 
 
 HOOKS = "[core]\n\thooksPath = .husky\n"
@@ -208,14 +233,20 @@ def texts(root: Path) -> dict[str, str]:
 
 
 async def test_links_that_lead_elsewhere_stay_there(
-    options: dict[str, Any], here: Path, there: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    options: dict[str, Any],
+    here: Path,
+    there: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     (here / "sub").mkdir()
     (here / "sub" / "f").write_text("1")
     outside = tmp_path / "outside"
     outside.mkdir()
     async with hermetic.open("ssh", **options) as env:
-        await env.run(f"cd {there}; ln -s {outside} absolute; ln -s ../../.. above; ln -s sub/f inside; echo x > sub/g")
+        await env.run(
+            f"cd {there}; ln -s {outside} absolute; ln -s ../../.. above; ln -s sub/f inside; echo x > sub/g"
+        )
     assert sorted(os.listdir(here)) == ["inside", "sub"]
     assert sum("leads elsewhere" in record.message for record in caplog.records) == 2
 
@@ -230,9 +261,9 @@ async def test_a_folder_that_became_a_link_there_is_not_followed(
     async with hermetic.open("ssh", **options) as env:
         await env.run(f"rm -r {there}/sub; ln -s {outside} {there}/sub")
         (here / "sub" / "f").write_text("2, changed")
-        assert (await env.run(f"cat {there}/sub/f; test -L {there}/sub || echo a folder")).output == (
-            "2, changeda folder\n"
-        )
+        assert (
+            await env.run(f"cat {there}/sub/f; test -L {there}/sub || echo a folder")
+        ).output == ("2, changeda folder\n")
         await env.run(f"rm -r {there}/sub; ln -s {outside} {there}/sub; touch {outside}/f")
         (here / "sub" / "f").unlink()
         await env.run("true")
@@ -240,7 +271,11 @@ async def test_a_folder_that_became_a_link_there_is_not_followed(
 
 
 async def test_a_folder_that_became_a_link_here_is_not_followed(
-    options: dict[str, Any], here: Path, there: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    options: dict[str, Any],
+    here: Path,
+    there: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     (here / "sub").mkdir()
     outside = tmp_path / "outside"
@@ -261,7 +296,12 @@ def lie(archive: Path, *members: tarfile.TarInfo) -> None:
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
     made = tarfile.TarInfo(name)
-    made.type, made.linkname, made.size, made.mode = kind, target, int(kind == tarfile.REGTYPE), 0o6777
+    made.type, made.linkname, made.size, made.mode = (
+        kind,
+        target,
+        int(kind == tarfile.REGTYPE),
+        0o6777,
+    )
     return made
 
 
@@ -280,7 +320,9 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfil
     ],
     ids=lambda lies: "; ".join(f"{one.name} {one.linkname}".strip() for one in lies),
 )
-def test_an_archive_that_lies_changes_nothing_elsewhere(lies: list[tarfile.TarInfo], tmp_path: Path) -> None:
+def test_an_archive_that_lies_changes_nothing_elsewhere(
+    lies: list[tarfile.TarInfo], tmp_path: Path
+) -> None:
     (tmp_path / "here").mkdir()
     lie(tmp_path / "tar", *lies, member("fine"))
     warned: list[str] = []
@@ -329,7 +371,8 @@ async def test_too_much_does_not_come_back(
     with pytest.raises(EnvironmentUnavailable, match="more than 100000 bytes have changed"):
         await env.close()
     assert os.listdir(here) == []
-    assert sorted(os.listdir(there)) == ["big", "small"]  # nothing is lost, and nothing of ours is left
+    # nothing is lost, and nothing of ours is left
+    assert sorted(os.listdir(there)) == ["big", "small"]
 
 
 async def test_taking_back_is_tried_again(options: dict[str, Any], here: Path, there: Path) -> None:
@@ -356,8 +399,12 @@ async def test_taking_back_is_finished_though_the_caller_is_cancelled(
     assert (here / "big").stat().st_size == 5_000_000
 
 
-@pytest.mark.parametrize("pair", [{"/": "x"}, {"~": "x"}, {"/nowhere": "x"}, {"/usr": "-x"}, {"/usr": ""}], ids=str)
-async def test_directories_that_cannot_be_mirrored_are_refused(sshd: Sshd, pair: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "pair", [{"/": "x"}, {"~": "x"}, {"/nowhere": "x"}, {"/usr": "-x"}, {"/usr": ""}], ids=str
+)
+async def test_directories_that_cannot_be_mirrored_are_refused(
+    sshd: Sshd, pair: dict[str, str]
+) -> None:
     with pytest.raises(ConfigError) as caught:
         await hermetic.open("ssh", **sshd.options, sync=pair)
     assert caught.value.setting == "sync"

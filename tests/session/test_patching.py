@@ -29,7 +29,9 @@ async def contained() -> AsyncIterator[hermetic.Environment]:
     mounts = ["--tmpfs", "/fixed:ro", "--tmpfs", "/small:size=64k"]
     async with (
         asyncio.timeout(120),
-        hermetic.open("docker", image=need_variable("IMAGE_BASE"), login=False, extra_args=mounts) as env,
+        hermetic.open(
+            "docker", image=need_variable("IMAGE_BASE"), login=False, extra_args=mounts
+        ) as env,
     ):
         yield env
 
@@ -37,7 +39,10 @@ async def contained() -> AsyncIterator[hermetic.Environment]:
 def snapshot(directory: Path) -> dict[str, tuple[int, bytes]]:
     """Every path below a directory with its mode and content."""
     return {
-        str(path.relative_to(directory)): (path.lstat().st_mode, path.read_bytes() if path.is_file() else b"")
+        str(path.relative_to(directory)): (
+            path.lstat().st_mode,
+            path.read_bytes() if path.is_file() else b"",
+        )
         for path in sorted(directory.rglob("*"))
     }
 
@@ -59,7 +64,9 @@ async def test_a_text_becomes_another_and_the_rest_stays(tmp_path: Path) -> None
         assert os.listdir(tmp_path) == ["f"]
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1", "cp1252"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1", "cp1252"]
+)
 async def test_the_encoding_stays(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "f").write_bytes("grün = 1\nx = 2\n".encode(encoding))
     async with opened(tmp_path) as env:
@@ -76,9 +83,14 @@ async def test_a_stray_byte_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "new", "reason"),
-    [(b"a\0b", "c", "binary"), (b"\xe9t\xe9 a", "日", "encoding"), (b"x", "c", "missing"), (b"a a", "c", "ambiguous"),
-     (b"a" * (PATCHED_FILE + 1), "c", "too_large")],
-)  # fmt: skip
+    [
+        (b"a\0b", "c", "binary"),
+        (b"\xe9t\xe9 a", "日", "encoding"),
+        (b"x", "c", "missing"),
+        (b"a a", "c", "ambiguous"),
+        (b"a" * (PATCHED_FILE + 1), "c", "too_large"),
+    ],
+)
 async def test_what_cannot_be_edited_is_refused_and_stays(
     tmp_path: Path, content: bytes, new: str, reason: str
 ) -> None:
@@ -92,7 +104,11 @@ async def test_what_cannot_be_edited_is_refused_and_stays(
             await env.patch("missing", "a", "b")
         with pytest.raises(IsADirectoryError):
             await env.patch(".", "a", "b")
-        for arguments in ({}, {"path": "f"}, {"path": "f", "old_string": "x", "new_string": "y", "patch": "z"}):
+        for arguments in (
+            {},
+            {"path": "f"},
+            {"path": "f", "old_string": "x", "new_string": "y", "patch": "z"},
+        ):
             with pytest.raises(hermetic.InvalidArgument):
                 await env.patch(**arguments)  # type: ignore[arg-type]
 
@@ -106,17 +122,36 @@ async def test_a_patch_adds_updates_deletes_and_moves(tmp_path: Path) -> None:
     async with opened(tmp_path) as env:
         done = await env.patch(
             patch=patch_of(
-                "*** Update File: a", "@@", "-2", "+zwei", "*** Delete File: b", "*** Update File: c",
-                "*** Move to: deep/down/e", " x", "-y", "+z", "*** Add File: new/n", "+text",
+                "*** Update File: a",
+                "@@",
+                "-2",
+                "+zwei",
+                "*** Delete File: b",
+                "*** Update File: c",
+                "*** Move to: deep/down/e",
+                " x",
+                "-y",
+                "+z",
+                "*** Add File: new/n",
+                "+text",
                 "*** Move File: d -> deep/d",
             )
-        )  # fmt: skip
+        )
     assert {name: content for name, (_, content) in snapshot(tmp_path).items()} == {
-        "a": b"1\nzwei\n3\n", "deep": b"", "deep/down": b"", "deep/down/e": b"x\nz\n", "deep/d": b"\0binary",
-        "new": b"", "new/n": b"text\n",
-    }  # fmt: skip
+        "a": b"1\nzwei\n3\n",
+        "deep": b"",
+        "deep/down": b"",
+        "deep/down/e": b"x\nz\n",
+        "deep/d": b"\0binary",
+        "new": b"",
+        "new/n": b"text\n",
+    }
     assert (tmp_path / "deep/down/e").stat().st_mode & 0o777 == 0o755
-    assert (done.modified, done.created, done.deleted) == (("a",), ("deep/down/e", "new/n", "deep/d"), ("b", "c", "d"))
+    assert (done.modified, done.created, done.deleted) == (
+        ("a",),
+        ("deep/down/e", "new/n", "deep/d"),
+        ("b", "c", "d"),
+    )
     assert "rename from c\nrename to deep/down/e\n" in done.diff
 
 
@@ -146,9 +181,17 @@ async def test_one_that_fails_leaves_everything_as_it_was(tmp_path: Path, lines:
     before = snapshot(tmp_path)
     async with opened(tmp_path) as env:
         with pytest.raises((hermetic.InvalidArgument, OSError)):
-            await env.patch(patch=patch_of(
-                "*** Update File: a", "-a", "+A", "*** Delete File: b", "*** Add File: x/y", "+y", *lines
-            ))  # fmt: skip
+            await env.patch(
+                patch=patch_of(
+                    "*** Update File: a",
+                    "-a",
+                    "+A",
+                    "*** Delete File: b",
+                    "*** Add File: x/y",
+                    "+y",
+                    *lines,
+                )
+            )
         assert snapshot(tmp_path) == before
 
 
@@ -179,7 +222,9 @@ async def test_an_edit_follows_a_link_and_stays_within_bounds(tmp_path: Path) ->
         with pytest.raises(hermetic.NotPermitted):
             await env.patch("in/link", "text", "words", bounds=bounds)
         with pytest.raises(hermetic.NotPermitted):
-            await env.patch(patch=patch_of("*** Add File: in/x", "+x", "*** Add File: y", "+y"), bounds=bounds)
+            await env.patch(
+                patch=patch_of("*** Add File: in/x", "+x", "*** Add File: y", "+y"), bounds=bounds
+            )
         assert sorted(os.listdir(tmp_path / "in")) == ["link"]
         await env.patch("in/link", "text", "words")
     assert (tmp_path / "out").read_text() == "words\n"
@@ -191,7 +236,10 @@ async def test_edits_at_once_lose_none(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("".join(f"[{number}] 0\n" for number in range(count)))
     async with opened(tmp_path) as env, await hermetic.attach(env.id) as other:
         await asyncio.gather(
-            *((env, other)[number % 2].patch("f", f"[{number}] 0", f"[{number}] 1") for number in range(count))
+            *(
+                (env, other)[number % 2].patch("f", f"[{number}] 0", f"[{number}] 1")
+                for number in range(count)
+            )
         )
     assert (tmp_path / "f").read_text() == "".join(f"[{number}] 1\n" for number in range(count))
 
@@ -205,7 +253,9 @@ async def test_patches_of_several_files_at_once_lose_none(tmp_path: Path) -> Non
         async def both(number: int) -> None:
             hunk = [f"-[{number}] 0", f"+[{number}] 1"]
             order = [["*** Update File: a", *hunk], ["*** Update File: b", *hunk]]
-            await env.patch(patch=patch_of(*(line for part in order[:: (-1) ** number] for line in part)))
+            await env.patch(
+                patch=patch_of(*(line for part in order[:: (-1) ** number] for line in part))
+            )
 
         await asyncio.gather(*map(both, range(count)))
     expected = "".join(f"[{number}] 1\n" for number in range(count))
@@ -224,15 +274,23 @@ async def test_large_files_are_changed_together_too(tmp_path: Path) -> None:
         before = snapshot(tmp_path)
         with pytest.raises(OSError, match="a/x"):
             await env._files.change(
-                [FileChange(path="b", content=b"x" * 3_000_000), FileChange(path="new/n", content=b"n"),
-                 FileChange(path="a/x", content=b"y")], None,
-            )  # fmt: skip
+                [
+                    FileChange(path="b", content=b"x" * 3_000_000),
+                    FileChange(path="new/n", content=b"n"),
+                    FileChange(path="a/x", content=b"y"),
+                ],
+                None,
+            )
         assert snapshot(tmp_path) == before
 
 
 async def test_too_many_files_are_refused(tmp_path: Path) -> None:
     async with opened(tmp_path) as env:
-        lines = [line for number in range(PATCHED_FILES + 1) for line in (f"*** Add File: {number}", "+x")]
+        lines = [
+            line
+            for number in range(PATCHED_FILES + 1)
+            for line in (f"*** Add File: {number}", "+x")
+        ]
         with pytest.raises(hermetic.EditRefused) as caught:
             await env.patch(patch=patch_of(*lines))
         assert caught.value.reason == "too_large"
@@ -246,9 +304,18 @@ async def test_in_a_container_whatever_fails_leaves_every_byte() -> None:
         await env.run(
             "mkdir /t; cd /t; seq 5 >a; seq 6 >b; chmod 640 b; seq 100 >/small/s; yes >/small/fill 2>&1; true"
         )
-        state = "cd /t; ls -lAR --time-style=+ /t /small /etc/hosts; sha256sum a b /small/* /etc/hosts"
+        state = (
+            "cd /t; ls -lAR --time-style=+ /t /small /etc/hosts; sha256sum a b /small/* /etc/hosts"
+        )
         before = (await env.run(state)).output
-        begin = ["*** Update File: a", "-1", "+one", "*** Delete File: b", "*** Add File: n/m", "+n"]
+        begin = [
+            "*** Update File: a",
+            "-1",
+            "+one",
+            "*** Delete File: b",
+            "*** Add File: n/m",
+            "+n",
+        ]
         for end in (
             ["*** Add File: /fixed/x", "+x"],
             ["*** Update File: /small/s", " 1", *(f"+{'more ' * 200}" for _ in range(50))],
@@ -287,7 +354,8 @@ async def test_a_caller_that_is_killed_leaves_no_half_of_a_patch(tmp_path: Path)
                 assert await caller.stdout.readline()
             caller.kill()
             await caller.communicate()
-            while (await env.info()).clients > 1:  # what it had sent is done when it is gone from there too
+            # what it had sent is done when it is gone from there too
+            while (await env.info()).clients > 1:
                 pass
             assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text() != "0\n"
             assert sorted(os.listdir(tmp_path)) == ["a", "b"]

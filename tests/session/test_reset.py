@@ -31,7 +31,10 @@ async def test_a_reset_ends_what_runs_in_the_session_and_nothing_else() -> None:
         second = await begin(environment, "echo up; sleep 1000")
         assert await environment.reset()
         async with asyncio.timeout(20):
-            assert [(await running).ending for running in (first, second)] == [Cancelled(), Cancelled()]
+            assert [(await running).ending for running in (first, second)] == [
+                Cancelled(),
+                Cancelled(),
+            ]
         assert not other.done()
         assert (await environment.run("echo fine")).output == "fine\n"
         other.cancel()
@@ -55,7 +58,9 @@ async def test_there_is_a_limit_of_sessions_that_says_what_to_do() -> None:
     async with hermetic.open("local", login=False) as environment:
         for number in range(SESSIONS - 1):  # the default one counts
             await environment.session(f"s{number}").state()
-        with pytest.raises(InvalidArgument, match=r"128 sessions .* hermetic rm TASK --session NAME") as refused:
+        with pytest.raises(
+            InvalidArgument, match=r"128 sessions .* hermetic rm TASK --session NAME"
+        ) as refused:
             await environment.session("more").run("echo more")
         assert refused.value.argument == "session"
         assert (await environment.session("s0").run("echo fine")).output == "fine\n"

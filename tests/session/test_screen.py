@@ -1,4 +1,6 @@
-"""A screen takes whatever a program sends, shows no control as text, and renders wide characters by halves."""
+"""A screen takes whatever a program sends, shows no control as text, and renders wide characters by
+halves.
+"""
 
 import asyncio
 
@@ -28,13 +30,31 @@ async def look(*pieces: bytes, rows: int = 4, cols: int = 20) -> Shown:
 @pytest.mark.parametrize(
     "control",
     [
-        b"\x1b[!p", b"\x1b[<u", b"\x1b[=0;1u", b"\x1b[>1u", b"\x1b[>4;2m", b"\x1b[2 q", b"\x1b[?2026$p", b"\x1b[?1;2r",
-        b"\x1bP+q544e\x1b\\", b"\x1bP$qm\x1b\\", b"\x1b_Gi=1,a=q;AAAA\x1b\\", b"\x1b^private\x1b\\",
+        b"\x1b[!p",
+        b"\x1b[<u",
+        b"\x1b[=0;1u",
+        b"\x1b[>1u",
+        b"\x1b[>4;2m",
+        b"\x1b[2 q",
+        b"\x1b[?2026$p",
+        b"\x1b[?1;2r",
+        b"\x1bP+q544e\x1b\\",
+        b"\x1bP$qm\x1b\\",
+        b"\x1b_Gi=1,a=q;AAAA\x1b\\",
+        b"\x1b^private\x1b\\",
         b"\x1bXstring\x1b\\",
-        b"\x1b[1;2;3A", b"\x1b[9K", b"\x1b[7J", b"\x1b[?9;9H", b"\x1b[9999999999999S", b"\x1b[?5c", b"\x1b]0;title\x07",
-        b"\x1b[", b"\x1b[12", b"\x1bP1;2;data",
+        b"\x1b[1;2;3A",
+        b"\x1b[9K",
+        b"\x1b[7J",
+        b"\x1b[?9;9H",
+        b"\x1b[9999999999999S",
+        b"\x1b[?5c",
+        b"\x1b]0;title\x07",
+        b"\x1b[",
+        b"\x1b[12",
+        b"\x1bP1;2;data",
     ],
-)  # fmt: skip
+)
 async def test_a_control_that_it_does_not_know_shows_nothing(control: bytes) -> None:
     shown = await look(b"\x1b[H", *(control[at : at + 1] for at in range(len(control))))
     assert shown.lines == ("", "", "", "")
@@ -52,21 +72,52 @@ async def test_a_control_without_an_end_holds_so_much_and_no_more() -> None:
 @pytest.mark.parametrize(
     ("data", "row"),
     [
-        ("日本", "日本"), ("日本\x1b[1;2Hx", " x本"), ("日本\x1b[1;1Hx", "x 本"), ("日本\x1b[1;1H\x1b[1P", " 本"),
-        ("a日\x1b[1;3H\x1b[K", "a"), ("e\u0301x", "e\u0301x"),
+        ("日本", "日本"),
+        ("日本\x1b[1;2Hx", " x本"),
+        ("日本\x1b[1;1Hx", "x 本"),
+        ("日本\x1b[1;1H\x1b[1P", " 本"),
+        ("a日\x1b[1;3H\x1b[K", "a"),
+        ("e\u0301x", "e\u0301x"),
     ],
-)  # fmt: skip
+)
 async def test_half_of_a_wide_character_is_a_space(data: str, row: str) -> None:
     shown = (await look(data.encode())).lines[0]
     assert shown in (row, row.replace("e\u0301", "é")), ascii(shown)
 
 
-STARTS = ("\x1b[", "\x1b", "\x1b]", "\x1b\\", "\x1b#8", "\x1bP", "\x1b7", "\x1b8", "\x1bc", "\x9b", "\x90", "\x18")
-TEXTS = (*"hlmJK@PLMrHSTXABCDEFGdfgnc'?1;a日é²", "99999999999", "\x07", "\r", "\n", "\t", "\b", "\x0e", "\x0f")
+STARTS = (
+    "\x1b[",
+    "\x1b",
+    "\x1b]",
+    "\x1b\\",
+    "\x1b#8",
+    "\x1bP",
+    "\x1b7",
+    "\x1b8",
+    "\x1bc",
+    "\x9b",
+    "\x90",
+    "\x18",
+)
+TEXTS = (
+    *"hlmJK@PLMrHSTXABCDEFGdfgnc'?1;a日é²",
+    "99999999999",
+    "\x07",
+    "\r",
+    "\n",
+    "\t",
+    "\b",
+    "\x0e",
+    "\x0f",
+)
 PARTS = st.sampled_from([*STARTS, *TEXTS])
 
 
-@given(st.lists(st.lists(PARTS, max_size=30).map("".join), max_size=4), st.integers(1, 5), st.integers(1, 9))
+@given(
+    st.lists(st.lists(PARTS, max_size=30).map("".join), max_size=4),
+    st.integers(1, 5),
+    st.integers(1, 9),
+)
 def test_whatever_is_sent_there_is_a_screen(pieces: list[str], rows: int, cols: int) -> None:
     shown = asyncio.run(look(*(piece.encode() for piece in pieces), rows=rows, cols=cols))
     assert len(shown.lines) == rows

@@ -66,7 +66,11 @@ async def test_a_search_that_is_ended_from_outside_is_an_error_and_no_end_of_the
 
 def workers() -> list[int]:
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [int(pid) for pid in children if b"search_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [
+        int(pid)
+        for pid in children
+        if b"search_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
 
 
 @pytest.mark.parametrize(("text", "pattern"), [("", False), ("(", True), ("\ud800", False)])

@@ -9,7 +9,9 @@ async def test_setting_the_event_ends_the_command_and_returns_what_it_printed() 
     async with hermetic.open("local", login=False) as env, asyncio.timeout(30):
         stop = asyncio.Event()
         begun = asyncio.Event()
-        command = env.run("X=1; echo begun; sleep 1000", cancel=stop, on_output=lambda _: begun.set())
+        command = env.run(
+            "X=1; echo begun; sleep 1000", cancel=stop, on_output=lambda _: begun.set()
+        )
         running = asyncio.ensure_future(command)
         await begun.wait()
         stop.set()

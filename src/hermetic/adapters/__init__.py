@@ -1,1 +1,4 @@
-"""Adapters: Hermetic's environments in the terms of agent frameworks. Each module imports its framework."""
+"""Adapters:
+
+Hermetic's environments in the terms of agent frameworks. Each module imports its framework.
+"""

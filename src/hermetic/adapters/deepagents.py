@@ -37,7 +37,8 @@ from hermetic.adapters import opening
 from hermetic.contract.endings import Exited
 from hermetic.contract.errors import ExecutionError
 
-MOST_BINARY = 500 << 10  # bytes of an image or another file that is no text, as in the framework's own backends
+# bytes of an image or another file that is no text, as in the framework's own backends
+MOST_BINARY = 500 << 10
 MOST_FILES = 10_000  # matches of a glob
 MOST_LISTED = 32 << 20  # bytes of names that a glob looks at
 NO_FILES = ("/proc", "/sys", "/dev")  # without end, and without files of the user
@@ -88,13 +89,28 @@ class HermeticBackend(BaseSandbox):
         """The entries of a directory."""
         try:
             names = self._environment.list_names(path)
-            argv = ["find", posixpath.join(path, ""), "-mindepth", "1", "-maxdepth", "1", "-type", "d", "-print0"]
-            found = self._environment.run(argv, timeout=self._timeout, limit=MOST_LISTED, separate=True)
+            argv = [
+                "find",
+                posixpath.join(path, ""),
+                "-mindepth",
+                "1",
+                "-maxdepth",
+                "1",
+                "-type",
+                "d",
+                "-print0",
+            ]
+            found = self._environment.run(
+                argv, timeout=self._timeout, limit=MOST_LISTED, separate=True
+            )
         except (OSError, ExecutionError) as error:
             return LsResult(error=f"Path '{path}': {_code(error)}")
         directories = {posixpath.basename(name) for name in found.output.split("\0")}
         return LsResult(
-            entries=[FileInfo(path=posixpath.join(path, name), is_dir=name in directories) for name in names]
+            entries=[
+                FileInfo(path=posixpath.join(path, name), is_dir=name in directories)
+                for name in names
+            ]
         )
 
     def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
@@ -104,7 +120,9 @@ class HermeticBackend(BaseSandbox):
             page = self._environment.read_lines(file_path, offset + 1, limit)
             if page.is_binary or _get_backend_read_file_type(file_path) != "text":
                 if page.status.size > MOST_BINARY:
-                    return ReadResult(error=f"File '{file_path}': Binary file exceeds {MOST_BINARY} bytes")
+                    return ReadResult(
+                        error=f"File '{file_path}': Binary file exceeds {MOST_BINARY} bytes"
+                    )
                 data = base64.b64encode(self._environment.read_bytes(file_path)).decode()
                 return ReadResult(file_data=FileData(content=data, encoding="base64"))
         except (OSError, ExecutionError) as error:
@@ -114,15 +132,25 @@ class HermeticBackend(BaseSandbox):
     def write(self, file_path: str, content: str) -> WriteResult:
         """Writes a file and its directories."""
         error = self._put(file_path, content.encode())
-        return WriteResult(path=file_path) if error is None else WriteResult(error=f"File '{file_path}': {error}")
+        return (
+            WriteResult(path=file_path)
+            if error is None
+            else WriteResult(error=f"File '{file_path}': {error}")
+        )
 
-    def edit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> EditResult:
-        """Replaces a text that occurs once, or with `replace_all` each occurrence, if no one else changed the file."""
+    def edit(
+        self, file_path: str, old_string: str, new_string: str, replace_all: bool = False
+    ) -> EditResult:
+        """Replaces a text that occurs once, or with `replace_all` each occurrence, if no one else
+        changed the file.
+        """
         try:
             found = self._environment.read_content(file_path)
             text = found.data.decode()
             if "\r\n" in text and old_string not in text:  # the model has seen the lines without it
-                old_string, new_string = (part.replace("\n", "\r\n") for part in (old_string, new_string))
+                old_string, new_string = (
+                    part.replace("\n", "\r\n") for part in (old_string, new_string)
+                )
             edited = perform_string_replacement(text, old_string, new_string, replace_all)
             if isinstance(edited, str):
                 return EditResult(error=edited)
@@ -140,7 +168,9 @@ class HermeticBackend(BaseSandbox):
             matches = compile_grep_include_glob(pattern)
             pruned = [word for name in NO_FILES for word in ("-path", name, "-prune", "-o")]
             argv = ["find", root, *pruned, "-type", "f", "-print0"]
-            result = self._environment.run(argv, timeout=self._timeout, limit=MOST_LISTED, separate=True)
+            result = self._environment.run(
+                argv, timeout=self._timeout, limit=MOST_LISTED, separate=True
+            )
         except InvalidGlobPatternError as error:
             return GlobResult(error=str(error))
         except ExecutionError as error:

@@ -1,7 +1,8 @@
-"""An environment for Harbor: `harbor run -e hermetic.adapters.harbor:HermeticEnvironment --ek kind=podman`.
+"""An environment for Harbor: `harbor run -e hermetic.adapters.harbor:HermeticEnvironment --ek
+kind=podman`.
 
-A task's image is built from its Dockerfile, or taken as it is. Commands run as the user of the image, and where that is
-root, as any user.
+A task's image is built from its Dockerfile, or taken as it is. Commands run as the user of the
+image, and where that is root, as any user.
 """
 
 import asyncio
@@ -11,8 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from harbor.environments.base import BaseEnvironment, ExecResult, SandboxBuildFailedError
-from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
-from harbor.environments.definition import require_agent_environment_definition, should_use_prebuilt_docker_image
+from harbor.environments.capabilities import (
+    EnvironmentCapabilities,
+    EnvironmentResourceCapabilities,
+)
+from harbor.environments.definition import (
+    require_agent_environment_definition,
+    should_use_prebuilt_docker_image,
+)
 from harbor.models.task.config import EnvironmentConfig
 from harbor.models.trial.paths import TrialPaths
 
@@ -25,7 +32,10 @@ from hermetic.session.trees import download_tree, upload_tree
 
 
 class HermeticEnvironment(BaseEnvironment):
-    """A container of Hermetic, of the kind docker or podman. Other arguments are options of the kind."""
+    """A container of Hermetic, of the kind docker or podman.
+
+    Other arguments are options of the kind.
+    """
 
     def __init__(
         self,
@@ -39,9 +49,13 @@ class HermeticEnvironment(BaseEnvironment):
         options: dict[str, Any] | None = None,
         **more: Any,
     ) -> None:
-        super().__init__(environment_dir, environment_name, session_id, trial_paths, task_env_config, **more)
+        super().__init__(
+            environment_dir, environment_name, session_id, trial_paths, task_env_config, **more
+        )
         if kind not in ("docker", "podman"):
-            raise ValueError(f"kind must be docker or podman, not {kind!r}: a task needs an image and directories in /")
+            raise ValueError(
+                f"kind must be docker or podman, not {kind!r}: a task needs an image and directories in /"
+            )
         self._kind, self._options = kind, options or {}
         self._task = f"harbor-{session_id[:60]}-{uuid.uuid4().hex[:8]}"
         self._environment: Environment | None = None
@@ -55,7 +69,9 @@ class HermeticEnvironment(BaseEnvironment):
     @classmethod
     def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
         """Limits, and no reservations."""
-        return EnvironmentResourceCapabilities(cpu_limit=True, memory_limit=True, fractional_cpus=True)
+        return EnvironmentResourceCapabilities(
+            cpu_limit=True, memory_limit=True, fractional_cpus=True
+        )
 
     @property
     def capabilities(self) -> EnvironmentCapabilities:
@@ -63,7 +79,9 @@ class HermeticEnvironment(BaseEnvironment):
         return EnvironmentCapabilities(disable_internet=True)
 
     def _validate_definition(self) -> None:
-        require_agent_environment_definition(self.environment_dir, docker_image=self.task_env_config.docker_image)
+        require_agent_environment_definition(
+            self.environment_dir, docker_image=self.task_env_config.docker_image
+        )
 
     async def start(self, force_build: bool) -> None:
         """Builds the image, if there is a Dockerfile for it, and opens the container."""
@@ -79,7 +97,9 @@ class HermeticEnvironment(BaseEnvironment):
             options["cpu"] = self._effective_cpus
         if self._effective_memory_mb is not None:
             options["memory_bytes"] = self._effective_memory_mb << 20
-        self._environment = await hermetic.open(self._kind, task=self._task, **{**options, **self._options})
+        self._environment = await hermetic.open(
+            self._kind, task=self._task, **{**options, **self._options}
+        )
         self._users = await users_of(self._environment)
         await self.ensure_dirs(self._mount_targets(writable_only=True))
         await self._upload_environment_dir_after_start()
@@ -98,7 +118,10 @@ class HermeticEnvironment(BaseEnvironment):
         timeout_sec: int | None = None,
         user: str | int | None = None,
     ) -> ExecResult:
-        """Runs a command in a shell of its own. Raises TimeoutError when its process tree was ended."""
+        """Runs a command in a shell of its own.
+
+        Raises TimeoutError when its process tree was ended.
+        """
         wanted = self._resolve_user(user)
         words = self._users.argv(wanted, ["bash", "-c", command])
         if words is None:
@@ -140,7 +163,9 @@ class HermeticEnvironment(BaseEnvironment):
 
     def _open(self) -> Environment:
         if self._environment is None:
-            raise EnvironmentUnavailable("the environment has not started, or was stopped", environment=self._task)
+            raise EnvironmentUnavailable(
+                "the environment has not started, or was stopped", environment=self._task
+            )
         return self._environment
 
     async def _image(self, force_build: bool) -> str:
@@ -161,9 +186,12 @@ class HermeticEnvironment(BaseEnvironment):
     async def _engine(self, *words: str) -> str:
         """What the engine's program prints. Raises SandboxBuildFailedError."""
         process = await asyncio.create_subprocess_exec(
-            self._kind, *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            self._kind,
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        )
         try:
             output, errors = await process.communicate()
         finally:
@@ -171,5 +199,7 @@ class HermeticEnvironment(BaseEnvironment):
                 process.kill()
                 await process.wait()
         if process.returncode != 0:
-            raise SandboxBuildFailedError(f"{self._kind} {' '.join(words)}: {errors.decode(errors='replace').strip()}")
+            raise SandboxBuildFailedError(
+                f"{self._kind} {' '.join(words)}: {errors.decode(errors='replace').strip()}"
+            )
         return output.decode()

@@ -1,6 +1,8 @@
-"""A sandbox provider for Inspect: `sandbox=("hermetic", HermeticConfig(kind="docker", image="python:3.12"))`.
+"""A sandbox provider for Inspect: `sandbox=("hermetic", HermeticConfig(kind="docker",
+image="python:3.12"))`.
 
-Each sample gets an environment of its own, which ends with the sample, and a working directory in it.
+Each sample gets an environment of its own, which ends with the sample, and a working directory in
+it.
 """
 
 import posixpath
@@ -32,7 +34,10 @@ NOT_EXECUTABLE = 126  # the exit code of a program that may not be run
 
 
 class HermeticConfig(BaseModel, frozen=True):
-    """The kind of environment and its options, as for `hermetic.open`. Options are kept as JSON, to be hashable."""
+    """The kind of environment and its options, as for `hermetic.open`.
+
+    Options are kept as JSON, to be hashable.
+    """
 
     kind: str = "sandbox"
     image: str = ""
@@ -55,7 +60,9 @@ class HermeticConfig(BaseModel, frozen=True):
 class HermeticSandbox(SandboxEnvironment):
     """An environment of Hermetic as a sample sees it."""
 
-    def __init__(self, environment: Environment, directory: str, users: Users, own: str = "") -> None:
+    def __init__(
+        self, environment: Environment, directory: str, users: Users, own: str = ""
+    ) -> None:
         super().__init__()
         self._environment = environment
         self._directory = directory
@@ -73,7 +80,10 @@ class HermeticSandbox(SandboxEnvironment):
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> ExecResult[str]:
-        """Runs a program. A command that timed out is not repeated: its whole process tree has been ended."""
+        """Runs a program.
+
+        A command that timed out is not repeated: its whole process tree has been ended.
+        """
         words = self._users.argv(user, cmd)
         if words is None:
             raise SandboxUserUnsupportedError(
@@ -82,12 +92,20 @@ class HermeticSandbox(SandboxEnvironment):
         most = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
         try:
             result = await self._environment.run(
-                words, stdin=input, cwd=self._path(cwd or "."), env=env, timeout=timeout, separate=True, limit=most
+                words,
+                stdin=input,
+                cwd=self._path(cwd or "."),
+                env=env,
+                timeout=timeout,
+                separate=True,
+                limit=most,
             )
         except EnvironmentUnavailable as error:
             raise SandboxUnavailableError(str(error)) from error
         if result.truncated:
-            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, result.output)
+            raise OutputLimitExceededError(
+                SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, result.output
+            )
         late = TimeoutError(f"the command was ended after {timeout} s")
         late.truncated_output = result.output  # type: ignore[attr-defined]  # Inspect reads it
         code = exit_code(result, late=lambda: late, gone=SandboxUnavailableError)
@@ -97,7 +115,10 @@ class HermeticSandbox(SandboxEnvironment):
         return ExecResult(code == 0, code, result.output, errors)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
-        """Writes a file, and its directories. Raises PermissionError where the file itself may not be written."""
+        """Writes a file, and its directories.
+
+        Raises PermissionError where the file itself may not be written.
+        """
         path = self._path(file)
         await check_writable(self._environment, path)
         await self._environment.write_file(path, contents)

@@ -2,7 +2,8 @@
 
     mini --environment-class hermetic.adapters.minisweagent.HermeticEnvironment
 
-The keys of its configuration are those of `HermeticConfig`. Timeouts and lost environments are results for the model.
+The keys of its configuration are those of `HermeticConfig`. Timeouts and lost environments are
+results for the model.
 """
 
 import os
@@ -36,7 +37,9 @@ class HermeticConfig(BaseModel):
 class HermeticEnvironment:
     """Commands in an environment of Hermetic, which ends with `cleanup`, or with this program."""
 
-    def __init__(self, *, config_class: type[HermeticConfig] = HermeticConfig, **settings: Any) -> None:
+    def __init__(
+        self, *, config_class: type[HermeticConfig] = HermeticConfig, **settings: Any
+    ) -> None:
         self.config = config_class(**settings)
         image = {"image": self.config.image} if self.config.image else {}
         self._environment = blocking.open(self.config.kind, **{**self.config.options, **image})
@@ -44,14 +47,19 @@ class HermeticEnvironment:
     def __repr__(self) -> str:
         return f"<HermeticEnvironment {self.config.kind}>"
 
-    def execute(self, action: dict[str, Any], cwd: str = "", *, timeout: int | None = None) -> dict[str, Any]:
+    def execute(
+        self, action: dict[str, Any], cwd: str = "", *, timeout: int | None = None
+    ) -> dict[str, Any]:
         """Runs `action["command"]`. Raises Submitted when the agent has handed in its work."""
         text = action.get("command", "")
         command = text if self.config.persistent else ["bash", "-c", text]
         cwd = cwd or self.config.cwd
         try:
             result = self._environment.run(
-                command, cwd=cwd or None, env=self.config.env, timeout=timeout or self.config.timeout
+                command,
+                cwd=cwd or None,
+                env=self.config.env,
+                timeout=timeout or self.config.timeout,
             )
         except (ExecutionError, OSError) as error:
             return _failed("", error)
@@ -62,10 +70,19 @@ class HermeticEnvironment:
         return {"output": result.output, "returncode": result.exit_code, "exception_info": ""}
 
     def get_template_vars(self, **more: Any) -> dict[str, Any]:
-        """The names that prompts may use; `system`, `machine` and the like are those of the environment."""
-        uname = self._environment.run("uname -s; uname -n; uname -r; uname -v; uname -m").output.splitlines()
+        """The names that prompts may use; `system`, `machine` and the like are those of the
+        environment.
+        """
+        uname = self._environment.run(
+            "uname -s; uname -n; uname -r; uname -v; uname -m"
+        ).output.splitlines()
         names = ("system", "node", "release", "version", "machine")
-        return {**self.config.model_dump(), **dict(zip(names, uname, strict=False)), **os.environ, **more}
+        return {
+            **self.config.model_dump(),
+            **dict(zip(names, uname, strict=False)),
+            **os.environ,
+            **more,
+        }
 
     def serialize(self) -> dict[str, Any]:
         """The part of a trajectory that describes the environment."""

@@ -3,7 +3,8 @@
     client = HermeticSandboxClient("docker", image="python:3.12")
     await Runner.run(agent, "go", run_config=RunConfig(sandbox=SandboxRunConfig(client=client)))
 
-Each session is a task of Hermetic, which ends when the client deletes the session. `resume` attaches to it.
+Each session is a task of Hermetic, which ends when the client deletes the session. `resume`
+attaches to it.
 """
 
 import asyncio
@@ -55,14 +56,18 @@ EXEC_YIELD_MS = 10_000  # as the SDK's own clients
 WRITE_YIELD_MS = 250
 
 
-def shell_executor(environment: Environment) -> Callable[[ShellCommandRequest], Awaitable[ShellResult]]:
+def shell_executor(
+    environment: Environment,
+) -> Callable[[ShellCommandRequest], Awaitable[ShellResult]]:
     """An executor for `ShellTool`: commands share the environment's default session."""
 
     async def execute(request: ShellCommandRequest) -> ShellResult:
         action = request.data.action
         outputs: list[ShellCommandOutput] = []
         for command in action.commands:
-            outputs.append(await _run_in_shell(environment, command, (action.timeout_ms or 0) / 1000 or None))
+            outputs.append(
+                await _run_in_shell(environment, command, (action.timeout_ms or 0) / 1000 or None)
+            )
             if outputs[-1].outcome.type == "timeout":
                 break
         return ShellResult(output=outputs, max_output_length=action.max_output_length)
@@ -70,15 +75,23 @@ def shell_executor(environment: Environment) -> Callable[[ShellCommandRequest], 
     return execute
 
 
-async def _run_in_shell(environment: Environment, command: str, timeout: float | None) -> ShellCommandOutput:
+async def _run_in_shell(
+    environment: Environment, command: str, timeout: float | None
+) -> ShellCommandOutput:
     try:
         result = await environment.run(command, timeout=timeout, separate=True)
     except NotPermitted as refused:  # an environment with a policy; the model may do something else
         outcome = ShellCallOutcome(type="exit", exit_code=1)
-        return ShellCommandOutput(stderr=f"not permitted: {refused}", outcome=outcome, command=command)
+        return ShellCommandOutput(
+            stderr=f"not permitted: {refused}", outcome=outcome, command=command
+        )
     is_late = isinstance(result.ending, TimedOut)
-    outcome = ShellCallOutcome(type="timeout" if is_late else "exit", exit_code=None if is_late else result.exit_code)
-    return ShellCommandOutput(stdout=result.output, stderr=result.stderr or "", outcome=outcome, command=command)
+    outcome = ShellCallOutcome(
+        type="timeout" if is_late else "exit", exit_code=None if is_late else result.exit_code
+    )
+    return ShellCommandOutput(
+        stdout=result.output, stderr=result.stderr or "", outcome=outcome, command=command
+    )
 
 
 class HermeticSandboxClientOptions(BaseSandboxClientOptions):
@@ -128,7 +141,8 @@ class HermeticSandboxSession(BaseSandboxSession):
     def __init__(self, state: HermeticSandboxSessionState) -> None:
         self.state = state
         self._environment: Environment | None = None
-        self._root = PurePosixPath(state.manifest.root)  # without links, once the session has started
+        # without links, once the session has started
+        self._root = PurePosixPath(state.manifest.root)
         self._terminals: dict[int, _Terminal] = {}
 
     async def _ensure_backend_started(self) -> None:
@@ -137,7 +151,9 @@ class HermeticSandboxSession(BaseSandboxSession):
         is_living = await opening.is_living(self.state.task)
         if self.state.own:  # removed with an earlier session
             os.makedirs(self.state.own, exist_ok=True)
-        self._environment = await hermetic.open(self.state.kind, task=self.state.task, **self.state.options)
+        self._environment = await hermetic.open(
+            self.state.kind, task=self.state.task, **self.state.options
+        )
         self.state.workspace_root_ready &= is_living
         self._set_start_state_preserved(is_living)
 
@@ -150,7 +166,9 @@ class HermeticSandboxSession(BaseSandboxSession):
 
     def _wrap_start_error(self, error: Exception) -> Exception:
         if isinstance(error, ExecutionError):
-            error = WorkspaceStartError(path=Path(self.state.manifest.root), message=str(error), cause=error)
+            error = WorkspaceStartError(
+                path=Path(self.state.manifest.root), message=str(error), cause=error
+            )
         return error
 
     async def _shutdown_backend(self) -> None:
@@ -168,15 +186,25 @@ class HermeticSandboxSession(BaseSandboxSession):
             return True
         return False
 
-    async def _exec_internal(self, *command: str | Path, timeout: float | None = None) -> ExecResult:
+    async def _exec_internal(
+        self, *command: str | Path, timeout: float | None = None
+    ) -> ExecResult:
         return await self._run([str(word) for word in command], timeout=timeout)
 
-    async def _run(self, argv: list[str], *, timeout: float | None = None, stdin: bytes | None = None) -> ExecResult:
+    async def _run(
+        self, argv: list[str], *, timeout: float | None = None, stdin: bytes | None = None
+    ) -> ExecResult:
         env = await self.state.manifest.environment.resolve()
         root = self.state.manifest.root
         try:
             result = await self._open().run(
-                argv, cwd=root, env=env, stdin=stdin, timeout=timeout, separate=True, limit=MOST_OUTPUT
+                argv,
+                cwd=root,
+                env=env,
+                stdin=stdin,
+                timeout=timeout,
+                separate=True,
+                limit=MOST_OUTPUT,
             )
         except ExecutionError as error:
             raise ExecTransportError(command=argv, message=str(error), cause=error) from error
@@ -186,7 +214,9 @@ class HermeticSandboxSession(BaseSandboxSession):
             gone=lambda why: ExecTransportError(command=argv, message=why),
         )
         if result.truncated:
-            raise ExecTransportError(command=argv, message=f"the command printed more than {MOST_OUTPUT} bytes")
+            raise ExecTransportError(
+                command=argv, message=f"the command printed more than {MOST_OUTPUT} bytes"
+            )
         return ExecResult(stdout=result.data, stderr=result.stderr_data or b"", exit_code=code)
 
     def supports_pty(self) -> bool:
@@ -208,7 +238,11 @@ class HermeticSandboxSession(BaseSandboxSession):
         env = await self.state.manifest.environment.resolve()
         try:
             process = await self._open().start(
-                argv, pty=tty, cwd=self.state.manifest.root, env=env, stdin="pipe" if tty else "null"
+                argv,
+                pty=tty,
+                cwd=self.state.manifest.root,
+                env=env,
+                stdin="pipe" if tty else "null",
             )
         except ExecutionError as error:
             raise ExecTransportError(command=argv, message=str(error), cause=error) from error
@@ -226,9 +260,12 @@ class HermeticSandboxSession(BaseSandboxSession):
         max_output_tokens: int | None = None,
     ) -> PtyExecUpdate:
         """Types into a terminal, and returns what the process printed since the last call."""
-        terminal = self._resolve_pty_session_entry(pty_processes=self._terminals, session_id=session_id)
+        terminal = self._resolve_pty_session_entry(
+            pty_processes=self._terminals, session_id=session_id
+        )
         if chars and not terminal.tty:
-            raise RuntimeError("stdin is not available for this process")  # the SDK compares this text
+            # the SDK compares this text
+            raise RuntimeError("stdin is not available for this process")
         if chars:
             with contextlib.suppress(hermetic.InputClosed):
                 await terminal.process.write(chars)
@@ -270,28 +307,41 @@ class HermeticSandboxSession(BaseSandboxSession):
                 await self._open().write_file(target, content)
             return
         script = ["sh", "-c", 'mkdir -p "$(dirname "$1")" && cat > "$1"', "sh", target]
-        done = await self._run(self._prepare_exec_command(*script, shell=False, user=user), stdin=content)
+        done = await self._run(
+            self._prepare_exec_command(*script, shell=False, user=user), stdin=content
+        )
         if not done.ok():
-            raise WorkspaceArchiveWriteError(path=path, message=done.stderr.decode("utf-8", "replace").strip())
+            raise WorkspaceArchiveWriteError(
+                path=path, message=done.stderr.decode("utf-8", "replace").strip()
+            )
 
     async def persist_workspace(self) -> io.IOBase:
         """The workspace as a tar archive, without what the manifest calls ephemeral."""
         root = self.state.manifest.root
-        skipped = sorted(path.as_posix() for path in self._persist_workspace_skip_relpaths() if path.parts)
+        skipped = sorted(
+            path.as_posix() for path in self._persist_workspace_skip_relpaths() if path.parts
+        )
         try:
             archive = await pack_inside(self._open(), root, without=skipped)
         except ExecutionError as error:
-            raise WorkspaceArchiveReadError(path=Path(root), context={"reason": str(error)}, cause=error) from error
+            raise WorkspaceArchiveReadError(
+                path=Path(root), context={"reason": str(error)}, cause=error
+            ) from error
         return cast(io.IOBase, archive)
 
     async def hydrate_workspace(self, data: io.IOBase) -> None:
-        """Unpacks such an archive. Raises WorkspaceArchiveWriteError for members that would leave the workspace."""
+        """Unpacks such an archive.
+
+        Raises WorkspaceArchiveWriteError for members that would leave the workspace.
+        """
         root, archive = self.state.manifest.root, data.read()
         try:
             validate_tar_bytes(archive, allow_external_symlink_targets=False)
             await unpack_inside(self._open(), io.BytesIO(archive), root)
         except (UnsafeTarMemberError, ExecutionError) as error:
-            raise WorkspaceArchiveWriteError(path=Path(root), message=str(error), cause=error) from error
+            raise WorkspaceArchiveWriteError(
+                path=Path(root), message=str(error), cause=error
+            ) from error
 
     async def _validate_path_access(self, path: Path | str, *, for_write: bool = False) -> Path:
         """The path, unless it or a link in it leads out of the workspace and the granted paths."""
@@ -302,13 +352,16 @@ class HermeticSandboxSession(BaseSandboxSession):
         return wanted
 
     async def _resolve_exposed_port(self, port: int) -> ExposedPortEndpoint:
-        if self.state.kind != "local":  # the ports of other kinds are not reachable from this machine
+        # the ports of other kinds are not reachable from this machine
+        if self.state.kind != "local":
             return await super()._resolve_exposed_port(port)
         return ExposedPortEndpoint(host="127.0.0.1", port=port, tls=False)
 
     def _open(self) -> Environment:
         if self._environment is None:
-            raise EnvironmentUnavailable("the session has not started, or was shut down", environment=self.state.task)
+            raise EnvironmentUnavailable(
+                "the session has not started, or was shut down", environment=self.state.task
+            )
         return self._environment
 
 
@@ -334,7 +387,9 @@ class HermeticSandboxClient(BaseSandboxClient[HermeticSandboxClientOptions | Non
         opened, own = dict(chosen.options), ""
         if manifest.root == Manifest().root and chosen.kind in opening.HERE:
             opened, own = opening.with_directory(chosen.kind, opened)
-            manifest = manifest.model_copy(update={"root": opened[opening.HERE[chosen.kind]]}, deep=True)
+            manifest = manifest.model_copy(
+                update={"root": opened[opening.HERE[chosen.kind]]}, deep=True
+            )
         elif chosen.kind == "sandbox":
             opened.setdefault("workspace", manifest.root)
         id = uuid.uuid4()

@@ -29,7 +29,9 @@ def with_directory(kind: str, options: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 def attach(id: str, options: Mapping[str, Any]) -> Opening:
-    """Attaches to an environment that was opened with these options: the same policy judges what is run."""
+    """Attaches to an environment that was opened with these options: the same policy judges what is
+    run.
+    """
     return hermetic.attach(id, policy=options.get("policy"), approver=options.get("approver"))
 
 

@@ -2,7 +2,8 @@
 
     agent = Agent(model, capabilities=[HermeticWorkspaces("docker", image="python:3.12")])
 
-The ref of a workspace is the task of its environment, which lives on after a run: `hermetic rm TASK` ends it.
+The ref of a workspace is the task of its environment, which lives on after a run: `hermetic rm
+TASK` ends it.
 """
 
 import asyncio
@@ -41,7 +42,9 @@ PROVIDER = "hermetic"
 class HermeticWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):
     """An environment of Hermetic: opened at its first use, or the one that `ref` names."""
 
-    def __init__(self, kind: str = "sandbox", *, ref: WorkspaceRef | None = None, **options: Any) -> None:
+    def __init__(
+        self, kind: str = "sandbox", *, ref: WorkspaceRef | None = None, **options: Any
+    ) -> None:
         self._kind, self._options = kind, options
         self._ref = ref
         self._opened: asyncio.Task[tuple[Environment, str]] | None = None
@@ -84,7 +87,9 @@ class HermeticWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
         )
         if result.truncated:
             message = f"the command printed more than {MOST_OUTPUT} bytes"
-            raise WorkspaceOutputLimitError(message, limit=MOST_OUTPUT, stdout=output, stderr=errors)
+            raise WorkspaceOutputLimitError(
+                message, limit=MOST_OUTPUT, stdout=output, stderr=errors
+            )
         return CommandResult(exit_code=code, stdout=output, stderr=errors)
 
     async def read_bytes(self, path: str) -> bytes:
@@ -154,7 +159,9 @@ class HermeticWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
             return FileEntry(name=posixpath.basename(path), path=path, is_dir=False, size=None)
 
     async def _open(self) -> tuple[Environment, str]:
-        """The environment and its working directory; concurrent first calls share one, and cancelling keeps it."""
+        """The environment and its working directory; concurrent first calls share one, and
+        cancelling keeps it.
+        """
         if self._opened is None:
             self._opened = asyncio.create_task(self._open_now())
         try:
@@ -181,7 +188,9 @@ class HermeticWorkspaces(AbstractCapability[Any]):
     def __init__(self, kind: str = "sandbox", **options: Any) -> None:
         self._kind, self._options = kind, options
 
-    def get_workspace(self, ctx: RunContext[Any], *, ref: WorkspaceRef | None) -> WorkspaceBackend | None:
+    def get_workspace(
+        self, ctx: RunContext[Any], *, ref: WorkspaceRef | None
+    ) -> WorkspaceBackend | None:
         """The backend, unopened; None for a ref of another provider."""
         if ref is not None and ref.provider != PROVIDER:
             return None
@@ -191,7 +200,10 @@ class HermeticWorkspaces(AbstractCapability[Any]):
 def _entry(path: str, status: FileStatus) -> FileEntry:
     is_directory = status.kind == "directory"
     return FileEntry(
-        name=posixpath.basename(path), path=path, is_dir=is_directory, size=None if is_directory else status.size
+        name=posixpath.basename(path),
+        path=path,
+        is_dir=is_directory,
+        size=None if is_directory else status.size,
     )
 
 

@@ -1,7 +1,8 @@
-"""A Python interpreter that keeps its variables from one piece of code to the next. Runs inside an environment.
+"""A Python interpreter that keeps its variables from one piece of code to the next. Runs inside an
+environment.
 
-Standard library only, Python 3.8. A request is a line of JSON on stdin, {"code": …}; its answer is a line of JSON on
-stdout: what was printed, the value of a last expression, or the exception.
+Standard library only, Python 3.8. A request is a line of JSON on stdin, {"code": …}; its answer is
+a line of JSON on stdout: what was printed, the value of a last expression, or the exception.
 """
 
 import ast
@@ -31,14 +32,22 @@ def _answer(code: str, names: Names) -> Names:
     try:
         value = _evaluate(code, names)
         return {"value": None if value is None else repr(value)}
-    except BaseException as error:  # also of sys.exit and of an interrupt: the next piece of code finds its variables
+    # also of sys.exit and of an interrupt: the next piece of code finds its variables
+    except BaseException as error:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         value = getattr(error, "value", None)
-        return {"error": type(error).__name__, "text": text, "carried": value if isinstance(value, str) else str(error)}
+        return {
+            "error": type(error).__name__,
+            "text": text,
+            "carried": value if isinstance(value, str) else str(error),
+        }
 
 
 def serve() -> None:
-    """Answers requests until stdin ends. What code and its child processes print goes to a file first."""
+    """Answers requests until stdin ends.
+
+    What code and its child processes print goes to a file first.
+    """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

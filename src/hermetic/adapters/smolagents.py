@@ -31,15 +31,17 @@ for name in sys.argv[1:]:
     except importlib.metadata.PackageNotFoundError:
         print(name)
 """
-OPTIONAL = ("numpy", "PIL")  # the final answer that the framework sends works without them, but imports them
+# the final answer that the framework sends works without them, but imports them
+OPTIONAL = ("numpy", "PIL")
 INTERRUPTED = 5.0  # seconds that code has to end after an interrupt
 
 
 class HermeticExecutor(RemotePythonExecutor):
-    """A Python interpreter in an environment of Hermetic, which ends with `cleanup`, or with this program.
+    """A Python interpreter in an environment of Hermetic, which ends with `cleanup`, or with this
+    program.
 
-    Code that exceeds `timeout` is interrupted and keeps its variables. An interpreter that does not stop is replaced;
-    then only tools and the agent's own variables remain.
+    Code that exceeds `timeout` is interrupted and keeps its variables. An interpreter that does not
+    stop is replaced; then only tools and the agent's own variables remain.
     """
 
     def __init__(
@@ -88,7 +90,10 @@ class HermeticExecutor(RemotePythonExecutor):
         self._prepare(lambda: super(HermeticExecutor, self).send_variables(variables))
 
     def run_code_raise_errors(self, code: str) -> CodeOutput:
-        """Runs code. Raises AgentExecutionError for an exception in it, and when it was interrupted."""
+        """Runs code.
+
+        Raises AgentExecutionError for an exception in it, and when it was interrupted.
+        """
         if self._preparing:
             code = _with_optional_imports(code)
             self._prepared.append(code)
@@ -102,10 +107,15 @@ class HermeticExecutor(RemotePythonExecutor):
         return CodeOutput(output=answer["value"], logs=printed, is_final_answer=False)
 
     def install_packages(self, additional_imports: list[str]) -> list[str]:
-        """Installs missing packages with pip, but not on this machine itself. Raises AgentExecutionError."""
+        """Installs missing packages with pip, but not on this machine itself.
+
+        Raises AgentExecutionError.
+        """
         if not additional_imports:
             return []
-        missing = self._environment.run([self._python, "-c", MISSING, *additional_imports]).output.split()
+        missing = self._environment.run(
+            [self._python, "-c", MISSING, *additional_imports]
+        ).output.split()
         if missing and self._environment.kind == "local":
             names = " ".join(missing)
             raise AgentExecutionError(
@@ -126,7 +136,10 @@ class HermeticExecutor(RemotePythonExecutor):
             self._preparing = False
 
     def _ask(self, code: str) -> dict[str, Any]:
-        """The interpreter's answer. Raises AgentExecutionError when it is gone or was interrupted."""
+        """The interpreter's answer.
+
+        Raises AgentExecutionError when it is gone or was interrupted.
+        """
         try:
             self._send(code)
             if (answer := self._answer(self._timeout)) is not None:
@@ -138,14 +151,18 @@ class HermeticExecutor(RemotePythonExecutor):
                 raise AgentExecutionError(f"{answer['printed']}\n{late}", self.logger)
             self._process.kill()
             self._process = None
-            raise AgentExecutionError(f"{late}; its interpreter had to be ended, and variables are lost", self.logger)
+            raise AgentExecutionError(
+                f"{late}; its interpreter had to be ended, and variables are lost", self.logger
+            )
         except (ExecutionError, EOFError) as error:
             self._process = None
             raise AgentExecutionError(f"the interpreter has ended: {error}", self.logger) from error
 
     def _send(self, code: str) -> None:
         if self._process is None:
-            self._process = self._environment.start([self._python, "-c", KERNEL.read_text()], separate=True)
+            self._process = self._environment.start(
+                [self._python, "-c", KERNEL.read_text()], separate=True
+            )
             self._offset, self._unread = 0, b""
             for prepared in self._prepared[: -1 if self._preparing else None]:
                 self._write(prepared)
@@ -157,7 +174,10 @@ class HermeticExecutor(RemotePythonExecutor):
         self._process.write(json.dumps({"code": code}) + "\n")
 
     def _answer(self, seconds: float) -> dict[str, Any] | None:
-        """The next answer; None when there was none in time. Raises EOFError when the interpreter has ended."""
+        """The next answer; None when there was none in time.
+
+        Raises EOFError when the interpreter has ended.
+        """
         assert self._process is not None
         until = time.monotonic() + seconds
         while b"\n" not in self._unread:

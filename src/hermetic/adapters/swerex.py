@@ -4,8 +4,8 @@
     await deployment.start()
     await deployment.runtime.create_session(CreateBashSessionRequest())
 
-A bash session is a session of Hermetic. A timeout ends the command's process tree: there is nothing to interrupt after
-it. Interactive programs run on a terminal.
+A bash session is a session of Hermetic. A timeout ends the command's process tree: there is nothing
+to interrupt after it. Interactive programs run on a terminal.
 """
 
 import asyncio
@@ -71,7 +71,9 @@ class _Bash:
 
     async def start(self, sources: list[str], timeout: float) -> str:
         """The output of sourcing these files."""
-        outputs = [(await self._session.run(f"source {path}", timeout=timeout)).output for path in sources]
+        outputs = [
+            (await self._session.run(f"source {path}", timeout=timeout)).output for path in sources
+        ]
         return "".join(outputs)
 
     async def close(self) -> None:
@@ -89,7 +91,9 @@ class _Bash:
     async def _command(self, action: BashAction) -> BashObservation:
         checked = await self._session.run(["bash", "-n", "-c", action.command])
         if checked.exit_code != 0:
-            raise BashIncorrectSyntaxError(checked.output, extra_info={"bash_stderr": checked.output})
+            raise BashIncorrectSyntaxError(
+                checked.output, extra_info={"bash_stderr": checked.output}
+            )
         result = await self._session.run(action.command, timeout=action.timeout, limit=MOST_OUTPUT)
         code = _exit_code(result, action.command, action.timeout)
         output = result.data.decode(errors="backslashreplace")
@@ -98,7 +102,9 @@ class _Bash:
         return BashObservation(output=output, exit_code=None if action.check == "ignore" else code)
 
     async def _interact(self, action: BashAction) -> BashObservation:
-        """Starts a program on a terminal, or types into the one that runs, and waits for a text or its end."""
+        """Starts a program on a terminal, or types into the one that runs, and waits for a text or
+        its end.
+        """
         if self._program is None:
             self._program, self._read = await self._session.start(action.command, pty=True), 0
         else:
@@ -126,7 +132,9 @@ class _Bash:
             if expected:
                 pattern = "|".join(f"(?:{one})" for one in expected)
                 at, end = await program.wait_for(pattern, timeout=timeout, pattern=True)
-                found = (await program.read(at, limit=end - at)).data.decode(errors="backslashreplace")
+                found = (await program.read(at, limit=end - at)).data.decode(
+                    errors="backslashreplace"
+                )
                 matched = next(one for one in expected if re.search(one, found))
                 data = (await program.read(start, limit=at - start)).data if at > start else b""
                 self._read = end
@@ -134,11 +142,15 @@ class _Bash:
                 await program.wait(timeout)
                 raise EOFError
         except TimeoutError:
-            raise CommandTimeoutError(f"timeout after {timeout} seconds while running command {typed!r}") from None
+            raise CommandTimeoutError(
+                f"timeout after {timeout} seconds while running command {typed!r}"
+            ) from None
         except EOFError:
             data, self._program = (await program.read(start, limit=MOST_OUTPUT)).data, None
         text = ESCAPES.sub(b"", data).decode(errors="backslashreplace").replace("\r\n", "\n")
-        return BashObservation(output=text.lstrip().removeprefix(typed).strip(), exit_code=0, expect_string=matched)
+        return BashObservation(
+            output=text.lstrip().removeprefix(typed).strip(), exit_code=0, expect_string=matched
+        )
 
 
 class HermeticRuntime(AbstractRuntime):
@@ -198,7 +210,9 @@ class HermeticRuntime(AbstractRuntime):
     async def read_file(self, request: ReadFileRequest) -> ReadFileResponse:
         """The text of a file."""
         data = await self._environment.read_bytes(request.path)
-        return ReadFileResponse(content=data.decode(request.encoding or "utf-8", request.errors or "strict"))
+        return ReadFileResponse(
+            content=data.decode(request.encoding or "utf-8", request.errors or "strict")
+        )
 
     async def write_file(self, request: WriteFileRequest) -> WriteFileResponse:
         """Writes a file and its directories."""
@@ -229,7 +243,9 @@ class HermeticRuntime(AbstractRuntime):
 class HermeticDeployment(AbstractDeployment):
     """Opens an environment for a runtime, and ends it with `stop`."""
 
-    def __init__(self, kind: str = "sandbox", *, logger: logging.Logger | None = None, **options: Any) -> None:
+    def __init__(
+        self, kind: str = "sandbox", *, logger: logging.Logger | None = None, **options: Any
+    ) -> None:
         self.logger = logger or get_logger("rex-deploy")
         self._kind, self._options = kind, options
         self._hooks = CombinedDeploymentHook()

@@ -1,4 +1,6 @@
-"""Users of an environment: the one who runs its commands, and whether commands can run as another one."""
+"""Users of an environment: the one who runs its commands, and whether commands can run as another
+one.
+"""
 
 from dataclasses import dataclass
 
@@ -31,7 +33,14 @@ class Users:
         if not self.can_switch:
             return None
         if wanted.isdigit():
-            return ["setpriv", f"--reuid={wanted}", f"--regid={wanted}", "--clear-groups", "--", *words]
+            return [
+                "setpriv",
+                f"--reuid={wanted}",
+                f"--regid={wanted}",
+                "--clear-groups",
+                "--",
+                *words,
+            ]
         return ["su", "-s", "/bin/sh", "-c", 'exec "$@"', "--", wanted, "sh", *words]
 
 

@@ -1,4 +1,6 @@
-"""One action that is about to be done, with all that a decision needs, and what in it needs an approval."""
+"""One action that is about to be done, with all that a decision needs, and what in it needs an
+approval.
+"""
 
 import hashlib
 import os
@@ -18,7 +20,9 @@ from hermetic.policy.shell import DEFAULT_HOME
 _SANDBOXED = frozenset({"opaque-code", "dynamic-code", "remote-code", "deceptive-text"})
 
 
-HARMLESS = Examined(Verdict(label="safe", category="safe", severity=0, reason="", start=0, end=0, decoded=""))
+HARMLESS = Examined(
+    Verdict(label="safe", category="safe", severity=0, reason="", start=0, end=0, decoded="")
+)
 
 
 async def _unchanged() -> str:
@@ -56,11 +60,15 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def directories(self) -> Directories:
         """The directories that paths of rules refer to."""
-        return Directories(self.state.home or os.environ.get("HOME") or DEFAULT_HOME, self.context.workspace)
+        return Directories(
+            self.state.home or os.environ.get("HOME") or DEFAULT_HOME, self.context.workspace
+        )
 
     @property
     def key(self) -> str:
-        """A digest that is equal only for the same action: task, environment, text, and all that the shell knows."""
+        """A digest that is equal only for the same action: task, environment, text, and all that
+        the shell knows.
+        """
         where = self.task, self.context.key, repr(self.around.state)
         return _digest([*where, self.subject, self.text, *_given(self.around)])
 
@@ -89,12 +97,24 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
         ]
         for act, rule in rules.asked(self.examined.acts, directories):
             _, stdin, env = _given(self.around)
-            key = (act.deed, *act.words, act.path, act.host, _digest([around_of_text(self.around), stdin, env]))
-            needs.append(Need(
-                decoded=act.shown(), reason=rule.reason or f"your rule wants to be asked about {rule.named}",
-                category="your rule", rule=f"{rule.decision} {rule.named}", argv=act.words, path=act.path,
-                exact=_digest(key)[:32] if act.is_known else "",
-            ))  # fmt: skip
+            key = (
+                act.deed,
+                *act.words,
+                act.path,
+                act.host,
+                _digest([around_of_text(self.around), stdin, env]),
+            )
+            needs.append(
+                Need(
+                    decoded=act.shown(),
+                    reason=rule.reason or f"your rule wants to be asked about {rule.named}",
+                    category="your rule",
+                    rule=f"{rule.decision} {rule.named}",
+                    argv=act.words,
+                    path=act.path,
+                    exact=_digest(key)[:32] if act.is_known else "",
+                )
+            )
         return [*self.always_needs, *dict.fromkeys(needs)]
 
 

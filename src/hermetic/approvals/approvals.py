@@ -35,7 +35,9 @@ DAY = 86_400.0
 CARRIERS = frozenset(names("sudo doas su pkexec ssh docker podman chroot nsenter env xargs"))
 SECOND_OPINION = "second-opinion"
 # Fields of a request, of its verdict and of its needs that hold text of the agent.
-_MASKED = frozenset(names("command reason decoded argv path scope circumstances verdict parts needs"))
+_MASKED = frozenset(
+    names("command reason decoded argv path scope circumstances verdict parts needs")
+)
 
 _log = logging.getLogger("hermetic.approvals")
 
@@ -66,11 +68,12 @@ class Approvals:
         mask: Callable[[str], str] = str,
         sources: Sequence[str] = (),
     ) -> None:
-        """`keeps`: approvals and decisions are stored in the user's own directory unless the settings name another.
+        """`keeps`: approvals and decisions are stored in the user's own directory unless the
+        settings name another.
 
-        `sources` are settings files, which say what is allowed. `mask` hides known secrets from the user who is asked,
-        `redact` also what looks like a secret, from the journal.
-        Raises ConfigError for rules that allow too much, and for files that cannot be trusted.
+        `sources` are settings files, which say what is allowed. `mask` hides known secrets from the
+        user who is asked, `redact` also what looks like a secret, from the journal. Raises
+        ConfigError for rules that allow too much, and for files that cannot be trusted.
         """
         own = state_directory(os.environ) if keeps else None
         approvals = _path(settings.file, own, "approvals.toml")
@@ -84,7 +87,9 @@ class Approvals:
         self.now: Callable[[], float] = time.time
         self.grants = Grants(Store(approvals) if approvals else None, lambda: self.now())
         self.queue = Queue(lambda: self.now())
-        self._publishers: WeakKeyDictionary[asyncio.AbstractEventLoop, Publisher] = WeakKeyDictionary()
+        self._publishers: WeakKeyDictionary[asyncio.AbstractEventLoop, Publisher] = (
+            WeakKeyDictionary()
+        )
         own_files = (*sources, *(str(path) for path in (approvals, decisions) if path is not None))
         self.own_files = frozenset(map(os.path.realpath, own_files))  # they say what is allowed
         self._approver = approver
@@ -92,7 +97,9 @@ class Approvals:
         self._journal = Journal(decisions, redact)
         self._mask = mask
         if settings.nobody == "allow":
-            _log.warning("approvals.nobody is allow: what is dangerous runs unasked where nobody can be asked")
+            _log.warning(
+                "approvals.nobody is allow: what is dangerous runs unasked where nobody can be asked"
+            )
 
     def __repr__(self) -> str:
         return f"<Approvals in mode {self.settings.mode}: {len(self.pending())} pending>"
@@ -137,7 +144,9 @@ class Approvals:
     @property
     def can_ask(self) -> bool:
         """Whether there is a user to ask: by this program, or at a console of another process."""
-        is_own = self._approver is not None or self.settings.answers == "queue" or self.queue.is_attended
+        is_own = (
+            self._approver is not None or self.settings.answers == "queue" or self.queue.is_attended
+        )
         return is_own or exchange.is_attended()
 
     # -- for the gate
@@ -177,13 +186,17 @@ class Approvals:
         if not _is_carried(action) and grants.spend(needs, task, environment, program):
             return _Allowed("budget")
         if mode == "deny":
-            raise self._refused(action, "mode", f"{_why(needs)}; nobody is asked in this mode: do it in another way")
+            raise self._refused(
+                action, "mode", f"{_why(needs)}; nobody is asked in this mode: do it in another way"
+            )
         if self.can_ask:
             return await self._ask(action, needs)
         if self.settings.nobody != "allow" or action.always_needs:
             why = "nobody can be asked; do it in another way, or tell the user what you need"
             raise self._refused(action, "nobody", f"{_why(needs)}; {why}")
-        _log.warning("nobody can be asked, and approvals.nobody is allow: %s", self._mask(_why(needs)))
+        _log.warning(
+            "nobody can be asked, and approvals.nobody is allow: %s", self._mask(_why(needs))
+        )
         return _Allowed("nobody")
 
     # -- asking
@@ -195,15 +208,21 @@ class Approvals:
             reply = await self._reply(request)
         self._check(action, needs, reply, request.id)
         # An answer that was not offered grants no more than this time.
-        return _Allowed("user", reply.answer if reply.answer in request.scope else "once", request.id, needs)
+        return _Allowed(
+            "user", reply.answer if reply.answer in request.scope else "once", request.id, needs
+        )
 
-    def _check(self, action: Action, needs: Sequence[Need], reply: Reply, request: str = "") -> None:
+    def _check(
+        self, action: Action, needs: Sequence[Need], reply: Reply, request: str = ""
+    ) -> None:
         if reply.answer == "deny":
             why = f"{_why(needs)}; {reply.refusal(self.settings.timeout)}"
             raise self._refused(action, reply.by, why, request=request, comment=reply.reason)
 
     async def _reply(self, request: ApprovalRequest) -> Reply:
-        """The first reply: of the program's own approver, of the queue, or of a console of another process."""
+        """The first reply: of the program's own approver, of the queue, or of a console of another
+        process.
+        """
         reply, asking = self._put(request), None
         try:
             async with asyncio.timeout(self.settings.timeout):
@@ -232,7 +251,9 @@ class Approvals:
             self.queue.settle(request.id, reply)
 
     def _late(self, request: ApprovalRequest) -> Reply:
-        _log.warning("no answer to %s within %g s: it is not allowed", request.id, self.settings.timeout)
+        _log.warning(
+            "no answer to %s within %g s: it is not allowed", request.id, self.settings.timeout
+        )
         return Reply("deny", "timeout")
 
     def _put(self, request: ApprovalRequest, key: str = "") -> "asyncio.Future[Reply]":
@@ -245,7 +266,10 @@ class Approvals:
         return reply
 
     def _enqueue(self, action: Action, needs: Sequence[Need], request: ApprovalRequest) -> Reply:
-        """The reply of a full queue. Raises ApprovalRequired: the answer counts for the next try of the same."""
+        """The reply of a full queue.
+
+        Raises ApprovalRequired: the answer counts for the next try of the same.
+        """
         key = action.key
         if pending := self.queue.find(key):
             request = pending
@@ -258,12 +282,21 @@ class Approvals:
         why, first = _why(request.needs), request.needs[0]
         raise ApprovalRequired(
             f"not run: {why}; it waits for the user's answer: try the very same again later",
-            rule=first.category, reason="it waits for the user's answer", request=request.id,
-            command=request.command, description=why, pattern_key=first.rule,
-        )  # fmt: skip
+            rule=first.category,
+            reason="it waits for the user's answer",
+            request=request.id,
+            command=request.command,
+            description=why,
+            pattern_key=first.rule,
+        )
 
     def _answered(
-        self, action: Action, needs: Sequence[Need], request: ApprovalRequest, key: str, done: "asyncio.Future[Reply]"
+        self,
+        action: Action,
+        needs: Sequence[Need],
+        request: ApprovalRequest,
+        key: str,
+        done: "asyncio.Future[Reply]",
     ) -> None:
         reply = Reply("deny", "withdrawn") if done.cancelled() else done.result()
         if reply.answer == "deny":
@@ -277,19 +310,34 @@ class Approvals:
     def _request(self, action: Action, needs: Sequence[Need]) -> ApprovalRequest:
         now = self.now()
         request = ApprovalRequest(
-            id=f"ask_{secrets.token_hex(6)}", subject=action.subject, command=action.text, verdict=action.verdict,
-            task=action.task, environment=action.context.kind, environment_id=action.context.id, needs=tuple(needs),
+            id=f"ask_{secrets.token_hex(6)}",
+            subject=action.subject,
+            command=action.text,
+            verdict=action.verdict,
+            task=action.task,
+            environment=action.context.kind,
+            environment_id=action.context.id,
+            needs=tuple(needs),
             scope=self._scope(action, needs),
-            reason=_why(needs), asked=now, expires=now + self.settings.timeout, circumstances=action.circumstances(),
-        )  # fmt: skip
-        masked: ApprovalRequest = _masked(request, self._mask)  # what an answer is bound to is in `needs`
+            reason=_why(needs),
+            asked=now,
+            expires=now + self.settings.timeout,
+            circumstances=action.circumstances(),
+        )
+        # what an answer is bound to is in `needs`
+        masked: ApprovalRequest = _masked(request, self._mask)
         return masked
 
     def _scope(self, action: Action, needs: Sequence[Need]) -> dict[str, str]:
-        """What each answer would grant. An act that is not known exactly can be allowed for one time alone."""
+        """What each answer would grant.
+
+        An act that is not known exactly can be allowed for one time alone.
+        """
         scope = {"once": needs[0].decoded if action.subject == "batch" else "this text, this time"}
         if all(need.exact for need in needs):
-            parts = " and ".join(f"exactly `{need.decoded}`{_by_program(action, need)}" for need in needs)
+            parts = " and ".join(
+                f"exactly `{need.decoded}`{_by_program(action, need)}" for need in needs
+            )
             where = f"in {action.context.key}, with the same directory, variables and input"
             until = _clock(self.now() + self.settings.session_seconds)
             scope["session"] = f"{parts} {where}, for the task {action.task!r}, until {until}"
@@ -305,20 +353,31 @@ class Approvals:
         life = self.settings.always_days * DAY if always else self.settings.session_seconds
         kept = [
             Approval(
-                command=self._mask(need.decoded), covers=self._mask(self._scope(action, [need])[answer]),
-                key=need.exact, environment=action.context.key, program=action.program(need.argv),
-                task=None if always else action.task, granted=now, expires=now + life,
+                command=self._mask(need.decoded),
+                covers=self._mask(self._scope(action, [need])[answer]),
+                key=need.exact,
+                environment=action.context.key,
+                program=action.program(need.argv),
+                task=None if always else action.task,
+                granted=now,
+                expires=now + life,
             )
             for need in needs
-        ]  # fmt: skip
+        ]
         try:
             self.grants.add(kept, always=always)
         except ConfigError as error:
             _log.error("this time only: %s", error)
 
-    async def _review(self, reviewer: Reviewer, action: Action, needs: Sequence[Need]) -> list[Need]:
+    async def _review(
+        self, reviewer: Reviewer, action: Action, needs: Sequence[Need]
+    ) -> list[Need]:
         """The need that a second opinion adds. One that fails or takes too long adds it too."""
-        request, opinion, why = self._request(action, needs), "ask", "the second opinion was not given in time"
+        request, opinion, why = (
+            self._request(action, needs),
+            "ask",
+            "the second opinion was not given in time",
+        )
         try:
             async with asyncio.timeout(REVIEW_SECONDS):
                 opinion = await answer_of(reviewer, request)
@@ -329,26 +388,47 @@ class Approvals:
             _log.exception("the second opinion failed: it is asked instead")
             why = "the second opinion failed"
         if opinion == "deny":
-            raise self._refused(action, "second opinion", "a second opinion says no; do it in another way")
+            raise self._refused(
+                action, "second opinion", "a second opinion says no; do it in another way"
+            )
         if opinion == "allow":
             return []
-        return [Need(decoded=action.text, reason=why, category="second opinion", rule=SECOND_OPINION)]
+        return [
+            Need(decoded=action.text, reason=why, category="second opinion", rule=SECOND_OPINION)
+        ]
 
     # -- reporting
-    def _refused(self, action: Action, by: str, why: str, *, request: str = "", comment: str = "") -> NotPermitted:
+    def _refused(
+        self, action: Action, by: str, why: str, *, request: str = "", comment: str = ""
+    ) -> NotPermitted:
         verdict = action.verdict
         self._note(action, "refused", by, request=request, comment=comment)
         is_new = verdict.label == "dangerous" and verdict.reason not in why
         what = f"{verdict.reason} ({verdict.category}); " if is_new else ""
-        return NotPermitted(self._mask(f"not run: {what}{why}"), rule=verdict.category, reason=self._mask(why), by=by)
+        return NotPermitted(
+            self._mask(f"not run: {what}{why}"),
+            rule=verdict.category,
+            reason=self._mask(why),
+            by=by,
+        )
 
     def _note(self, action: Action, decision: str, by: str, **more: str) -> None:
         verdict = action.verdict
-        self._journal.write(Decision(
-            time=self.now(), decision=decision, by=by, subject=action.subject, task=action.task,
-            environment=action.context.kind, label=verdict.label, category=verdict.category, reason=verdict.reason,
-            command=action.text, **more,
-        ))  # fmt: skip
+        self._journal.write(
+            Decision(
+                time=self.now(),
+                decision=decision,
+                by=by,
+                subject=action.subject,
+                task=action.task,
+                environment=action.context.kind,
+                label=verdict.label,
+                category=verdict.category,
+                reason=verdict.reason,
+                command=action.text,
+                **more,
+            )
+        )
 
 
 def _masked(value: Any, mask: Callable[[str], str]) -> Any:
@@ -360,11 +440,15 @@ def _masked(value: Any, mask: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {name: mask(text) for name, text in value.items()}
     names = _MASKED.intersection(value.__struct_fields__)
-    return msgspec.structs.replace(value, **{name: _masked(getattr(value, name), mask) for name in names})
+    return msgspec.structs.replace(
+        value, **{name: _masked(getattr(value, name), mask) for name in names}
+    )
 
 
 def _is_carried(action: Action) -> bool:
-    """Whether a program runs as another user, elsewhere, or from a file of its own: no budget covers that."""
+    """Whether a program runs as another user, elsewhere, or from a file of its own: no budget
+    covers that.
+    """
     programs = [act.words[0] for act in action.examined.acts if act.deed == "run" and act.words]
     return any("/" in program or program in CARRIERS for program in programs)
 

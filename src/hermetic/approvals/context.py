@@ -1,4 +1,6 @@
-"""An environment as decisions see it: what it shares, where the agent works, what its shells have defined."""
+"""An environment as decisions see it: what it shares, where the agent works, what its shells have
+defined.
+"""
 
 import hashlib
 import os
@@ -28,34 +30,57 @@ from hermetic.session.environment import Environment
 from hermetic.session.keeping import link_of
 
 NOWHERE = "\0nowhere"  # no directory is the agent's own
-_OF_SOMEBODY = ("root", "home", "system", "disk", "device", "kernel", "log", "startup", "history", "unknown")
+_OF_SOMEBODY = (
+    "root",
+    "home",
+    "system",
+    "disk",
+    "device",
+    "kernel",
+    "log",
+    "startup",
+    "history",
+    "unknown",
+)
 _HERE = ("local", "sandbox")  # kinds whose files are those of this machine, under the same names
-_APART = ("docker", "podman", "apptainer", "sandbox")  # kinds that begin with variables of their own
+# kinds that begin with variables of their own
+_APART = ("docker", "podman", "apptainer", "sandbox")
 # Where a name may come from elsewhere than the words: computed, or put together from pieces.
-_RELEVANT = re.compile(r"`|\$\(|\$'|\$\{|\beval\b|\bsource\b|\btrap\b|<\(|[^\s;|&()<>]\$\w|\$\w+[^\w\s;|&()<>]")
+_RELEVANT = re.compile(
+    r"`|\$\(|\$'|\$\{|\beval\b|\bsource\b|\btrap\b|<\(|[^\s;|&()<>]\$\w|\$\w+[^\w\s;|&()<>]"
+)
 _QUOTES = re.compile(r"\\\n|[\\'\"]")
 _TELLING = ("user", "port", "config", "settings", "volumes", "host_cwd", "extra_args", "overlay")
 _ALWAYS = ("command_not_found_handle",)
 
 
 class PolicyContext:
-    """One environment, open or not. What was seen of its sessions and of input for its processes is remembered."""
+    """One environment, open or not.
 
-    def __init__(self, kind: str, isolation: Isolation, options: Mapping[str, Any], id: str = "") -> None:
+    What was seen of its sessions and of input for its processes is remembered.
+    """
+
+    def __init__(
+        self, kind: str, isolation: Isolation, options: Mapping[str, Any], id: str = ""
+    ) -> None:
         """`id`: of an open environment."""
         self.kind = kind
         self.id = id
         self.isolation = isolation
         self.workspace = _workspace(options, isolation)
         start = options.get("cwd") or options.get("workspace")
-        self.start = start if isinstance(start, str) and start.startswith("/") else "/"  # where sessions begin
-        self.home = _home(options) if kind in _HERE else None  # where one can tell before a session begins
+        # where sessions begin
+        self.start = start if isinstance(start, str) and start.startswith("/") else "/"
+        # where one can tell before a session begins
+        self.home = _home(options) if kind in _HERE else None
         self.key = _key(kind, options)
         self.inputs: dict[str, ProcessInput] = {}
         self._sessions: dict[str, KnownSession] = {}
         given: Mapping[str, str] = options.get("env") or {}
-        self.given = given if kind in _APART else None  # all that a container's own variables do not hold
-        self.variables = _variables(kind, options)  # that sessions begin with, as far as it is known
+        # all that a container's own variables do not hold
+        self.given = given if kind in _APART else None
+        # that sessions begin with, as far as it is known
+        self.variables = _variables(kind, options)
 
     def __repr__(self) -> str:
         return f"<PolicyContext {self.key}: work in {self.workspace!r}>"
@@ -70,7 +95,9 @@ class PolicyContext:
 
     def expected(self) -> ShellState:
         """What a session begins with, as far as it is known before it does."""
-        return ShellState(home=self.home, variables=dict(self.variables), exported=tuple(self.variables))
+        return ShellState(
+            home=self.home, variables=dict(self.variables), exported=tuple(self.variables)
+        )
 
     @property
     def is_here(self) -> bool:
@@ -78,21 +105,30 @@ class PolicyContext:
         return self.kind in _HERE
 
     def whole(self, path: str) -> str:
-        """A path as files mean it that are named before a session begins: from its start, `~` the home."""
+        """A path as files mean it that are named before a session begins: from its start, `~` the
+        home.
+        """
         return whole(path, self.start, self.home)
 
     def check(self, path: str, bounds: Bounds) -> None:
-        """Raises NotPermitted for a path that is out of bounds, as far as that can be known from here."""
+        """Raises NotPermitted for a path that is out of bounds, as far as that can be known from
+        here.
+        """
         true = self.real(self.whole(path))
         if (
             bounds.root is not None
             and self.kind in _HERE
             and not f"{true}/".startswith(f"{os.path.realpath(bounds.root)}/")
         ):
-            raise _out_of_bounds(f"{true} is outside of {bounds.root}, and nothing may be written there")
+            raise _out_of_bounds(
+                f"{true} is outside of {bounds.root}, and nothing may be written there"
+            )
         home = self.real(self.home or DEFAULT_HOME)
         patterns = (home + one[1:] if one.startswith("~/") else one for one in bounds.deny)
-        if any(re.fullmatch(".*".join(map(re.escape, one.split("*"))), true, re.DOTALL) for one in patterns):
+        if any(
+            re.fullmatch(".*".join(map(re.escape, one.split("*"))), true, re.DOTALL)
+            for one in patterns
+        ):
             raise _out_of_bounds(f"{true} is protected: ask the user to do it, or use another path")
 
     def real(self, path: str) -> str:
@@ -100,8 +136,15 @@ class PolicyContext:
         return os.path.realpath(path) if self.kind in _HERE else path
 
     def behind(self, path: str, *, itself: bool) -> str | None:
-        """Where a link on the way to a file leads; None without one. `itself`: the last name is meant, link or not."""
-        if self.kind not in _HERE or not path.startswith("/") or path.startswith(("/dev/", "/proc/")):
+        """Where a link on the way to a file leads; None without one.
+
+        `itself`: the last name is meant, link or not.
+        """
+        if (
+            self.kind not in _HERE
+            or not path.startswith("/")
+            or path.startswith(("/dev/", "/proc/"))
+        ):
             return None  # those mean something else to every process
         head, name = os.path.split(os.path.normpath(path))
         real = os.path.join(os.path.realpath(head), name) if itself else os.path.realpath(path)
@@ -111,11 +154,15 @@ class PolicyContext:
         return real
 
     def program(self, argv: tuple[str, ...], state: ShellState | None) -> str:
-        """The file that a program's name means there; its name alone where only the place could tell."""
+        """The file that a program's name means there; its name alone where only the place could
+        tell.
+        """
         if not argv or self.kind not in _HERE:
             return argv[0] if argv else ""
         path = None if state is None else state.variables.get("PATH")
-        found = _found(argv[0], path if isinstance(path, str) else None, state.cwd if state else None)
+        found = _found(
+            argv[0], path if isinstance(path, str) else None, state.cwd if state else None
+        )
         return argv[0] if found is None else found
 
 
@@ -123,18 +170,22 @@ AT_FIRST = 1  # the resident's count of changes before anything has run
 
 
 class KnownSession:
-    """A session's state as the policy takes it into account; requested each time, sent only when it changed."""
+    """A session's state as the policy takes it into account; requested each time, sent only when it
+    changed.
+    """
 
     def __init__(self, context: PolicyContext, link: Link | None, name: str) -> None:
         self.context = context
         self._link = link
         self.name = name
-        self._known: tuple[int, str] | None = None  # the resident's count of changes, and the resident
+        # the resident's count of changes, and the resident
+        self._known: tuple[int, str] | None = None
         self._state: ShellState | None = None
         self._is_likely = False  # the last command of this caller has ended without a change
         self._begun: ShellState | None = None  # as it was when it began; None before it was seen
         self._accepted: Mapping[str, str | list[str]] = {}  # variables that need no approval
-        # Answers of `variables` and `changed`, each behind what it rests on: most commands change no variable.
+        # Answers of `variables` and `changed`, each behind what it rests on: most commands change
+        # no variable.
         self._counted: tuple[object, object, dict[str, str]] | None = None
         self._changed: tuple[object, object, dict[str, str]] | None = None
 
@@ -154,7 +205,9 @@ class KnownSession:
 
     def _ended(self, changes: int | None) -> None:
         """A command has ended, with so many changes of its session."""
-        self._is_likely = changes is not None and self._known is not None and self._known[0] == changes
+        self._is_likely = (
+            changes is not None and self._known is not None and self._known[0] == changes
+        )
 
     async def state(self, *, is_checked_later: bool = False) -> ShellState:
         """What the session's next command meets. No shell is started for it.
@@ -168,7 +221,9 @@ class KnownSession:
         if is_checked_later and self._is_likely and self._state is not None and known is not None:
             return self._state
         try:
-            said, body = await self._link.ask("definitions", answers.defined, session=self.name, known=known)
+            said, body = await self._link.ask(
+                "definitions", answers.defined, session=self.name, known=known
+            )
         except Unsupported:  # an older resident
             return self.context.expected()
         self._is_likely = False
@@ -187,8 +242,8 @@ class KnownSession:
     def variables(self, state: ShellState) -> dict[str, str]:
         """The variables of the session that are part of all its acts.
 
-        What it began with counts where it is known to lead elsewhere, except what a container sets itself. What it was
-        given since counts wherever it may change what programs do.
+        What it began with counts where it is known to lead elsewhere, except what a container sets
+        itself. What it was given since counts wherever it may change what programs do.
         """
         if (last := self._counted) and last[0] is state.variables and last[1] is self._begun:
             return last[2]
@@ -202,7 +257,11 @@ class KnownSession:
         found = {name: str(value) for name, value in ours.items() if always_counts(name)}
         if self._begun is None or begun.variables is state.variables:
             return found
-        passed_on = None if state.exported is None else frozenset((*state.exported, *(begun.exported or ())))
+        passed_on = (
+            None
+            if state.exported is None
+            else frozenset((*state.exported, *(begun.exported or ())))
+        )
         for name in {**begun.variables, **state.variables}:
             is_new = begun.variables.get(name) != state.variables.get(name)
             if is_new and counts(name, passed_on=passed_on is None or name in passed_on):
@@ -235,7 +294,9 @@ class KnownSession:
 
 
 def _key(kind: str, options: Mapping[str, Any]) -> str:
-    """What tells places of a kind apart: the machine, who one is there, and what they share with this one."""
+    """What tells places of a kind apart: the machine, who one is there, and what they share with
+    this one.
+    """
     named = [str(options[name]) for name in ("host", "image") if options.get(name)]
     rest = {name: options[name] for name in _TELLING if options.get(name)}
     digest = hashlib.sha256(msgspec.json.encode(rest, order="deterministic")).hexdigest()[:8]
@@ -252,8 +313,13 @@ def _found(name: str, path: str | None, cwd: str | None) -> str | None:
         return None
     whole = os.path.realpath(found)
     status = os.stat(whole)
-    if status.st_uid == os.geteuid() or os.access(whole, os.W_OK) or os.access(os.path.dirname(whole), os.W_OK):
-        return f"{whole} (file {status.st_ino} as of {status.st_ctime_ns})"  # no program can set that time
+    if (
+        status.st_uid == os.geteuid()
+        or os.access(whole, os.W_OK)
+        or os.access(os.path.dirname(whole), os.W_OK)
+    ):
+        # no program can set that time
+        return f"{whole} (file {status.st_ino} as of {status.st_ctime_ns})"
     return whole
 
 
@@ -261,7 +327,11 @@ def _variables(kind: str, options: Mapping[str, Any]) -> dict[str, str]:
     opener = os.environ if kind in _HERE else {}
     passthrough = options.get("passthrough") or ()
     found = child_environment(opener, passthrough=passthrough, extra=options.get("env") or {})
-    return {name: value for name, value in found.items() if name != "HOME" and not SECRET_NAME.search(name)}
+    return {
+        name: value
+        for name, value in found.items()
+        if name != "HOME" and not SECRET_NAME.search(name)
+    }
 
 
 def _home(options: Mapping[str, Any]) -> str | None:
@@ -271,7 +341,10 @@ def _home(options: Mapping[str, Any]) -> str | None:
 
 
 def whole(path: str, cwd: str | None, home: str | None) -> str:
-    """A path from the root, as the resident takes it: `~` is the home, what is relative starts at `cwd`."""
+    """A path from the root, as the resident takes it:
+
+    `~` is the home, what is relative starts at `cwd`.
+    """
     if path == "~" or path.startswith("~/"):
         path = (home or DEFAULT_HOME) + path[1:]
     return os.path.normpath(os.path.join(cwd or "/", path))
@@ -297,7 +370,9 @@ def _workspace(options: Mapping[str, Any], isolation: Isolation) -> str:
 
 
 def relevant(state: ShellState, text: str) -> ShellState:
-    """The state with only those functions and aliases that the text can reach, so that judging it stays quick."""
+    """The state with only those functions and aliases that the text can reach, so that judging it
+    stays quick.
+    """
     if state.traps or not (state.functions or state.aliases):
         return state
     bare = _QUOTES.sub("", text)
@@ -313,8 +388,12 @@ def relevant(state: ShellState, text: str) -> ShellState:
         for name in {*words, *_ALWAYS} & state.functions.keys() - reached.keys():
             reached[name] = state.functions[name]
             texts.append(reached[name])
-        texts += [state.aliases[name] for name in words & state.aliases.keys() if name not in reached]
-        reached.update({name: "" for name in words & state.aliases.keys() if name not in state.functions})
+        texts += [
+            state.aliases[name] for name in words & state.aliases.keys() if name not in reached
+        ]
+        reached.update(
+            {name: "" for name in words & state.aliases.keys() if name not in state.functions}
+        )
     functions = {name: body for name, body in state.functions.items() if name in reached}
     aliases = {name: body for name, body in state.aliases.items() if name in reached}
     return msgspec.structs.replace(state, functions=functions, aliases=aliases)

@@ -14,11 +14,23 @@ _DECLARATION = re.compile(
 )
 _UNREADABLE = "("  # as a function's body: the policy takes what it cannot read for dangerous
 _FUNCTION = re.compile(r"^(\S+) \(\) ?$", re.MULTILINE)
-_ATTRIBUTES = re.compile(r"\ndeclare -f\w* \S+\Z")  # of a function that is exported, behind its brace
+# of a function that is exported, behind its brace
+_ATTRIBUTES = re.compile(r"\ndeclare -f\w* \S+\Z")
 _ALIAS = re.compile(r"^alias (?:-- )?([^\s=]+)=((?:'[^']*'|\\')*)", re.MULTILINE)
 _ELEMENT = re.compile(r"\[[^\]]*\]=(\$'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
-# Ours, or what bash itself sets anew each time; the policy knows what stands for the ids of processes.
+_ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "e": "\x1b",
+    "E": "\x1b",
+}
+# Ours, or what bash itself sets anew each time; the policy knows what stands for the ids of
+# processes.
 _SKIPPED = re.compile(
     r"__h|HERMETIC_COMMAND$|BASH(_[A-Z]+|OPTS|PID)?$|FUNCNAME$|PIPESTATUS$|DIRSTACK$|GROUPS$|SHELLOPTS$|PPID$|E?UID$|_$"
     r"|S?RANDOM$|SECONDS$|LINENO$|EPOCH|SHLVL$|PWD$|OPT(ERR|IND)$"
@@ -26,15 +38,23 @@ _SKIPPED = re.compile(
 
 
 def read_definitions(text: str) -> ShellState:
-    """The state in the texts of `declare -p`, `declare -f`, `alias -p`, and of traps in pairs, a NUL behind each."""
+    """The state in the texts of `declare -p`, `declare -f`, `alias -p`, and of traps in pairs, a
+    NUL behind each.
+    """
     declarations, functions, aliases, *traps = (*text.split("\0"), "", "", "")
     declared = list(_DECLARATION.finditer(declarations))
     values = {one["name"]: one["value"] for one in declared if one["value"] is not None}
     aliased = {one["name"] for one in declared if "n" in one["flags"]}  # other names for variables
-    variables = {name: _value(value) for name, value in values.items() if name not in aliased and _counts(name)}
+    variables = {
+        name: _value(value)
+        for name, value in values.items()
+        if name not in aliased and _counts(name)
+    }
     home = variables.pop("HOME", None)
     exports_all = "allexport" in values.get("SHELLOPTS", "")
-    secrets = sorted(one[0] for one in declared if one["value"] is not None and SECRET_NAME.search(one["name"]))
+    secrets = sorted(
+        one[0] for one in declared if one["value"] is not None and SECRET_NAME.search(one["name"])
+    )
     return ShellState(
         home=home if isinstance(home, str) and home.startswith("/") else None,
         variables=variables,
@@ -44,37 +64,53 @@ def read_definitions(text: str) -> ShellState:
         references={name: _unquoted(values.get(name, "")) for name in aliased},
         lastpipe=re.search(r"\blastpipe\b", values.get("BASHOPTS", "")) is not None,
         # Tells one set of secrets from another, and reveals none of them.
-        secrets=hashlib.sha256("".join(secrets).encode("utf-8", "surrogatepass")).hexdigest()[:16] if secrets else "",
-        exported=None if exports_all else tuple(one["name"] for one in declared if "x" in one["flags"]),
+        secrets=hashlib.sha256("".join(secrets).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        if secrets
+        else "",
+        exported=None
+        if exports_all
+        else tuple(one["name"] for one in declared if "x" in one["flags"]),
     )
 
 
 def _counts(name: str) -> bool:
-    """Whether it is a variable that commands may use, and no secret: none of ours, none that bash itself sets."""
+    """Whether it is a variable that commands may use, and no secret: none of ours, none that bash
+    itself sets.
+    """
     is_skipped = _SKIPPED.match(name) and name not in ("BASH_ENV", "BASH_CMDS")
     return not (is_skipped or SECRET_NAME.search(name))
 
 
 def _value(value: str) -> str | list[str]:
-    return list(map(_unquoted, _ELEMENT.findall(value))) if value.startswith("(") else _unquoted(value)
+    return (
+        list(map(_unquoted, _ELEMENT.findall(value))) if value.startswith("(") else _unquoted(value)
+    )
 
 
 def _functions(text: str) -> dict[str, str]:
     """Name → body; bash prints each name on a line of its own, and a brace alone behind it.
 
-    A text inside of a function may look like another one. Then the first is cut where it cannot be read, and a name
-    that comes twice cannot be read either.
+    A text inside of a function may look like another one. Then the first is cut where it cannot be
+    read, and a name that comes twice cannot be read either.
     """
-    starts = [found for found in _FUNCTION.finditer(text) if _is_after_function(text, found.start())]
+    starts = [
+        found for found in _FUNCTION.finditer(text) if _is_after_function(text, found.start())
+    ]
     found: dict[str, str] = {}
     for at, start in enumerate(starts):
         end = starts[at + 1].start() if at + 1 < len(starts) else len(text)
-        found[start[1]] = _UNREADABLE if start[1] in found else _ATTRIBUTES.sub("", text[start.end() : end].strip())
+        found[start[1]] = (
+            _UNREADABLE
+            if start[1] in found
+            else _ATTRIBUTES.sub("", text[start.end() : end].strip())
+        )
     return found
 
 
 def _is_after_function(text: str, at: int) -> bool:
-    """Whether a function may begin there: at the start, behind a brace, behind the attributes of an exported one."""
+    """Whether a function may begin there: at the start, behind a brace, behind the attributes of an
+    exported one.
+    """
     before = text[text.rfind("\n", 0, max(at - 1, 0)) + 1 : at]
     if before.startswith("declare -f"):
         at -= len(before)

@@ -12,16 +12,21 @@ _TERMINAL = re.compile(
     r"|\bsystem(?:list)?[ \t]{0,9}\([ \t]{0,9}['\"](.{1,2000}?)['\"][ \t]{0,9}[),]",
     re.DOTALL,
 )
-# Keys of a pager: `!` and `#` before a command, `|` and a mark before one that gets a part of the text.
+# Keys of a pager: `!` and `#` before a command, `|` and a mark before one that gets a part of the
+# text.
 _PAGER = re.compile(r"[!#]|\|.", re.DOTALL)
 _EX = re.compile(r"(?:^|\x1b)[^\s:\x1b]{0,8}:(?P<command>[^\x1b]{1,4000})", re.DOTALL)
 # Commands that give a program lines of the text: `:w !sh`, `:%!sh`, `!Gsh`.
-_FED = re.compile(r":[^!:]{0,200}(?:\bw\w{0,4}[ \t]{1,9}|[%\d.$>}][ \t]{0,9})!(?P<program>.*)", re.DOTALL)
+_FED = re.compile(
+    r":[^!:]{0,200}(?:\bw\w{0,4}[ \t]{1,9}|[%\d.$>}][ \t]{0,9})!(?P<program>.*)", re.DOTALL
+)
 _INTERPRETER = re.compile(
     r"[ \t]{0,9}(?:sudo[ \t]{1,9})?(?:\S{0,100}/)?(?:(?:ba|da|z|k|a|fi|)sh|python[\d.]{0,5}|perl|ruby|node|lua|php)"
     r"(?:[ \t]{1,9}-\w{0,9})*[ \t]{0,9}"
 )
-_OPENS = re.compile(r":[ \t]{0,9}(?:sil\w{0,9}!?[ \t]{1,9})?(?:sh(?:e(?:ll?)?)?|te(?:r\w{0,9})?)!?[ \t]{0,9}\Z")
+_OPENS = re.compile(
+    r":[ \t]{0,9}(?:sil\w{0,9}!?[ \t]{1,9})?(?:sh(?:e(?:ll?)?)?|te(?:r\w{0,9})?)!?[ \t]{0,9}\Z"
+)
 _EDITORS = re.compile(r"(?:^|/)-?(?:r?g?vi(?:m|mdiff|ew)?|nvim|r?view|ex)(?:[\d.]+|\.\w+)?\Z")
 
 
@@ -42,7 +47,10 @@ def is_editor(argv: Sequence[str]) -> bool:
 
 
 def escapes(keys: str, *, pager: bool) -> list[str]:
-    """The commands that keys may hand to a shell. How many keys of a filter name its lines cannot be known."""
+    """The commands that keys may hand to a shell.
+
+    How many keys of a filter name its lines cannot be known.
+    """
     found = [text for match in _TERMINAL.finditer(keys) for text in match.groups() if text]
     for match in _ESCAPE.finditer(keys):
         if match["command"] is not None:
@@ -50,7 +58,10 @@ def escapes(keys: str, *, pager: bool) -> list[str]:
         else:
             found += [match["filter"][skipped:] for skipped in range(3)]
     if pager:
-        found += [keys[match.end() :] for _, match in zip(range(MOST_ESCAPES), _PAGER.finditer(keys), strict=False)]
+        found += [
+            keys[match.end() :]
+            for _, match in zip(range(MOST_ESCAPES), _PAGER.finditer(keys), strict=False)
+        ]
     return [text for text in dict.fromkeys(found) if text.strip()]
 
 
@@ -71,4 +82,6 @@ def is_fed(keys: str) -> bool:
 
 def opens_shell(keys: str, *, pager: bool) -> bool:
     """Whether a shell may read the next lines."""
-    return _OPENS.search(keys) is not None or any(_INTERPRETER.fullmatch(text) for text in escapes(keys, pager=pager))
+    return _OPENS.search(keys) is not None or any(
+        _INTERPRETER.fullmatch(text) for text in escapes(keys, pager=pager)
+    )

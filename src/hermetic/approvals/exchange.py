@@ -1,7 +1,9 @@
-"""The private directory through which approval requests reach consoles in other processes, and the messages there.
+"""The private directory through which approval requests reach consoles in other processes, and the
+messages there.
 
-A process with pending requests listens on a socket in it (`publisher`); consoles connect (`watching`). The requests
-themselves never leave the process that asks: its death withdraws them, the death of a console changes nothing.
+A process with pending requests listens on a socket in it (`publisher`); consoles connect
+(`watching`). The requests themselves never leave the process that asks: its death withdraws them,
+the death of a console changes nothing.
 """
 
 import contextlib
@@ -35,7 +37,8 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     program: str
     environment: str = ""  # id of the environment where the command would run, if it is open
-    inside: bool = False  # the process itself runs inside an environment: an agent may have made the request up
+    # the process itself runs inside an environment: an agent may have made the request up
+    inside: bool = False
 
 
 class SharedRequest(ApprovalRequest, frozen=True, kw_only=True):
@@ -122,7 +125,8 @@ def exchange_path() -> Path:
 def place(start: str, make: Callable[[Path], T]) -> tuple[Path, T]:
     """The path of a new file in the directory, which is made if missing, and what `make` returned.
 
-    `make` gets another path: other processes see the file when it is complete. Raises ConfigError, OSError.
+    `make` gets another path: other processes see the file when it is complete. Raises ConfigError,
+    OSError.
     """
     while True:
         directory = make_private(runtime_root() / NAME, SETTING)
@@ -162,11 +166,18 @@ def names() -> list[str]:
         found = sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [name for name in found if not name.startswith((WATCH, ATTENDS)) or _is_held(directory / name)]
+    return [
+        name
+        for name in found
+        if not name.startswith((WATCH, ATTENDS)) or _is_held(directory / name)
+    ]
 
 
 def is_attended() -> bool:
-    """Whether a console of this user waits for requests. One inside an environment does not count."""
+    """Whether a console of this user waits for requests.
+
+    One inside an environment does not count.
+    """
     found = (name for name in names() if name.startswith(ATTENDS))
     pids = (name.split("-")[1] for name in found)
     return any(pid.isdecimal() and not is_inside(int(pid)) for pid in pids)

@@ -1,4 +1,6 @@
-"""The gate: collects what a command, script, write or input would do and meet, and has it decided on."""
+"""The gate: collects what a command, script, write or input would do and meet, and has it decided
+on.
+"""
 
 import asyncio
 import contextlib
@@ -41,7 +43,8 @@ from hermetic.session.keeping import link_of, record_of
 
 MOST_IN_A_BATCH = 1000
 BATCH_SECONDS = 3600.0
-QUICK_CHARACTERS = 4096  # of a text, and of the definitions it uses, that are examined on the event loop
+# of a text, and of the definitions it uses, that are examined on the event loop
+QUICK_CHARACTERS = 4096
 QUICK_STEPS = 3000  # of work; what takes more is done in a thread
 MOST_FOLLOWED = 100  # paths of one text that are looked up
 
@@ -61,17 +64,31 @@ class PolicyGate:
         return f"<PolicyGate: {self.approvals!r}>"
 
     async def command(
-        self, task: str, text: str, environment: AnyEnvironment, *, session: str = "",
-        stdin: str | bytes | None = None, env: Mapping[str, str] | None = None, cwd: str | None = None,
+        self,
+        task: str,
+        text: str,
+        environment: AnyEnvironment,
+        *,
+        session: str = "",
+        stdin: str | bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
         outside: bool = False,
-    ) -> Judged | None:  # fmt: skip
+    ) -> Judged | None:
         """May this text run in a shell there? `outside` of its sandbox, the user is always asked.
 
-        Returns the state of the session by which it was judged. A session that no command has changed since it was
-        last looked at is not looked at again: a command that was judged by an old state does not begin.
+        Returns the state of the session by which it was judged. A session that no command has
+        changed since it was last looked at is not looked at again: a command that was judged by an
+        old state does not begin.
         """
         action = await self._action(
-            "outside" if outside else "command", task, text, environment, session, cwd, is_checked_later=True
+            "outside" if outside else "command",
+            task,
+            text,
+            environment,
+            session,
+            cwd,
+            is_checked_later=True,
         )
         known = action.known
         judged = known.judged
@@ -89,7 +106,11 @@ class PolicyGate:
                 return ""
             return "the session's directory, variables, functions or aliases changed while it was decided on"
 
-        always = (Need(decoded=text, reason=_LEAVES, category="outside", rule="outside"),) if outside else ()
+        always = (
+            (Need(decoded=text, reason=_LEAVES, category="outside", rule="outside"),)
+            if outside
+            else ()
+        )
         action = replace(action, around=around, changed=changed_since, always_needs=always)
         await self._decide(_through_links(await _examined(action, examine_command)))
         known.accept(changed)
@@ -109,8 +130,13 @@ class PolicyGate:
         examined = examine_writes(meant, action.around)
         await self._decide(replace(action, text="\n".join(paths), examined=examined))
 
-    async def input(self, task: str, data: str, process: ProcessInfo, environment: Environment) -> None:
-        """May this be typed into that process? Into a shell or a Python it is code, judged when a text is complete."""
+    async def input(
+        self, task: str, data: str, process: ProcessInfo, environment: Environment
+    ) -> None:
+        """May this be typed into that process?
+
+        Into a shell or a Python it is code, judged when a text is complete.
+        """
         typed = self.context(environment).inputs.setdefault(process.id, ProcessInput())
         async with typed.lock:
             action = await self._action("input", task, "", environment, cwd=process.cwd)
@@ -118,7 +144,11 @@ class PolicyGate:
             around = replace(action.around, state=ShellState(home=action.state.home))
             action = replace(action, around=around)
             transcript, program = await self._reader(process, environment, typed)
-            if transcript is None or transcript.language in ("input", "keys") or transcript.is_ahead:
+            if (
+                transcript is None
+                or transcript.language in ("input", "keys")
+                or transcript.is_ahead
+            ):
                 before = ", before a shell" if transcript and transcript.is_ahead else ""
                 what = f"{len(data)} characters typed into {program}{before}"
                 await self._decide(replace(action, text=what))
@@ -129,7 +159,11 @@ class PolicyGate:
 
             async def changed() -> str:
                 now, _ = await self._reader(process, environment, typed)
-                return "" if now is transcript else "another program reads there than when it was decided on"
+                return (
+                    ""
+                    if now is transcript
+                    else "another program reads there than when it was decided on"
+                )
 
             for text, examined, is_data in await asyncio.to_thread(typing.type, data, around):
                 action = replace(action, text=text, examined=examined, changed=changed)
@@ -140,10 +174,18 @@ class PolicyGate:
             typed.transcript = typing
 
     async def batch(
-        self, task: str, environment: AnyEnvironment, *, count: int, under: str = "", words: Sequence[str] = (),
+        self,
+        task: str,
+        environment: AnyEnvironment,
+        *,
+        count: int,
+        under: str = "",
+        words: Sequence[str] = (),
         why: str = "",
-    ) -> None:  # fmt: skip
-        """Asks for so many writes below a directory, or runs of a program with these first words, in one request."""
+    ) -> None:
+        """Asks for so many writes below a directory, or runs of a program with these first words,
+        in one request.
+        """
         action = await self._action("batch", task, "", environment)
         around, context = action.around, action.context
         if under:
@@ -152,14 +194,23 @@ class PolicyGate:
         runs = f"up to {count} × `{' '.join(words)} …` in {around.cwd}, with the same variables"
         what = f"up to {count} changes of files below {under}" if under else runs
         covers = f"{what}, for the task {task!r}, within {BATCH_SECONDS / 60:g} minutes"
-        need = Need(decoded=covers, reason="it asks for many acts at once", category="batch", rule="batch")
+        need = Need(
+            decoded=covers, reason="it asks for many acts at once", category="batch", rule="batch"
+        )
         text = f"{covers}: {why}" if why else covers
         await self._decide(replace(action, text=text, always_needs=(need,)))
-        self.approvals.grants.add_budget(Budget(
-            task=task, environment=context.key, under=under, words=tuple(words), left=count,
-            around=around_of_text(around), program=action.program(tuple(words)),
-            expires=self.approvals.now() + BATCH_SECONDS,
-        ))  # fmt: skip
+        self.approvals.grants.add_budget(
+            Budget(
+                task=task,
+                environment=context.key,
+                under=under,
+                words=tuple(words),
+                left=count,
+                around=around_of_text(around),
+                program=action.program(tuple(words)),
+                expires=self.approvals.now() + BATCH_SECONDS,
+            )
+        )
 
     async def meet(self, environment: Environment) -> None:
         """Looks at what a new session begins with, which no command has done."""
@@ -172,16 +223,27 @@ class PolicyGate:
             return environment
         if environment not in self._contexts:
             record = record_of(environment)
-            self._contexts[environment] = PolicyContext(record.kind, environment.isolation, record.options, record.id)
+            self._contexts[environment] = PolicyContext(
+                record.kind, environment.isolation, record.options, record.id
+            )
         return self._contexts[environment]
 
     async def _action(
-        self, subject: Subject, task: str, text: str, environment: AnyEnvironment, session: str = "",
-        cwd: str | None = None, *, is_checked_later: bool = False,
-    ) -> Action:  # fmt: skip
+        self,
+        subject: Subject,
+        task: str,
+        text: str,
+        environment: AnyEnvironment,
+        session: str = "",
+        cwd: str | None = None,
+        *,
+        is_checked_later: bool = False,
+    ) -> Action:
         """An action that is not examined yet, with all that it meets."""
         context = self.context(environment)
-        known = context.session(session, None if isinstance(environment, PolicyContext) else environment)
+        known = context.session(
+            session, None if isinstance(environment, PolicyContext) else environment
+        )
         state = relevant(await known.state(is_checked_later=is_checked_later), text)
         home, here = known.home(state), state.cwd or context.start
         if home and state.home and home != state.home:
@@ -189,22 +251,34 @@ class PolicyGate:
             variables = {**state.variables, "HOME": state.home}
             state = replace(state, home=home, variables=variables)
         around = Surroundings(
-            cwd=whole(cwd, here, home) if cwd else here, workspace=context.workspace, state=state,
-            isolation=context.isolation, context=known.variables(state), extension=self.approvals.extension,
-        )  # fmt: skip
-        return Action(subject=subject, task=task, text=text, around=around, context=context, known=known)
+            cwd=whole(cwd, here, home) if cwd else here,
+            workspace=context.workspace,
+            state=state,
+            isolation=context.isolation,
+            context=known.variables(state),
+            extension=self.approvals.extension,
+        )
+        return Action(
+            subject=subject, task=task, text=text, around=around, context=context, known=known
+        )
 
     async def _see_first(self, environment: AnyEnvironment, known: KnownSession) -> None:
-        """Looks at a new session before its first command runs: what it begins with, no command has done."""
+        """Looks at a new session before its first command runs: what it begins with, no command has
+        done.
+        """
         if not isinstance(environment, PolicyContext) and not known.was_seen:
-            named = environment if known.name == environment.name else environment.session(known.name)
+            named = (
+                environment if known.name == environment.name else environment.session(known.name)
+            )
             await named.state()
             await known.state()
 
     async def _reader(
         self, process: ProcessInfo, environment: Environment, typed: ProcessInput
     ) -> tuple[Transcript | None, str]:
-        """What the program that reads has been typed so far, and its name; None when it runs no code from its input."""
+        """What the program that reads has been typed so far, and its name; None when it runs no
+        code from its input.
+        """
         try:
             said, _ = await link_of(environment).ask("readers", answers.readers, process=process.id)
         except Unsupported:
@@ -212,9 +286,12 @@ class PolicyGate:
         for one in reversed(said.readers):
             if language := language_of(one.program, one.argv):
                 argv = one.argv or (one.program,)
-                return typed.of_reader(one.pid, language, terminal=process.pty, argv=argv), one.program
+                return typed.of_reader(
+                    one.pid, language, terminal=process.pty, argv=argv
+                ), one.program
         name = (said.readers[-1].program if said.readers else "") or "a program that begins or ends"
-        if not said.programs or any(map(may_read_code, said.programs)):  # a shell around it reads what it leaves
+        # a shell around it reads what it leaves
+        if not said.programs or any(map(may_read_code, said.programs)):
             return typed.of_reader(0, "shell", terminal=process.pty, ahead=True), name
         return None, name
 
@@ -241,14 +318,18 @@ class EnvironmentGuard:
 
     async def input(self, data: bytes, process: ProcessInfo) -> None:
         """Bytes for a process that runs."""
-        await self._gate.input(self._task, data.decode("utf-8", "replace"), process, self._environment)
+        await self._gate.input(
+            self._task, data.decode("utf-8", "replace"), process, self._environment
+        )
 
     async def write(self, paths: Sequence[str]) -> None:
         """Files that are about to be written."""
         await self._gate.write(self._task, paths, self._environment)
 
 
-def make_gate(settings: ApprovalSettings, approver: Approver | None = None, *, keeps: bool = False) -> PolicyGate:
+def make_gate(
+    settings: ApprovalSettings, approver: Approver | None = None, *, keeps: bool = False
+) -> PolicyGate:
     """A gate by these settings; see `Approvals`."""
     return PolicyGate(Approvals(settings, approver=approver, keeps=keeps))
 
@@ -256,17 +337,27 @@ def make_gate(settings: ApprovalSettings, approver: Approver | None = None, *, k
 def _check_batch(count: int, under: str, words: tuple[str, ...]) -> None:
     """Raises InvalidArgument for a batch that covers too much."""
     if not 1 <= count <= MOST_IN_A_BATCH:
-        raise InvalidArgument(f"count must be 1 to {MOST_IN_A_BATCH}, not {count}", argument="count")
+        raise InvalidArgument(
+            f"count must be 1 to {MOST_IN_A_BATCH}, not {count}", argument="count"
+        )
     if bool(under) == bool(words):
-        raise InvalidArgument("a batch is of writes below a directory, or of one program: give one", argument="under")
+        raise InvalidArgument(
+            "a batch is of writes below a directory, or of one program: give one", argument="under"
+        )
     if under and len(under.strip("/").split("/")) < 2:
-        raise InvalidArgument(f"{under} is too much for a batch; name a directory below it", argument="under")
+        raise InvalidArgument(
+            f"{under} is too much for a batch; name a directory below it", argument="under"
+        )
     if words and (problem := breadth(words)):
         raise InvalidArgument(problem, argument="words")
 
 
-async def _examined(action: Action, examine: Callable[[str, Surroundings, int], Examined]) -> Action:
-    """With what its text would do; the event loop goes on where finding that out takes some milliseconds."""
+async def _examined(
+    action: Action, examine: Callable[[str, Surroundings, int], Examined]
+) -> Action:
+    """With what its text would do; the event loop goes on where finding that out takes some
+    milliseconds.
+    """
     text, around, state = action.text, action.around, action.state
     defined = [*state.functions.values(), *state.aliases.values()]
     if len(text) + sum(map(len, defined)) <= QUICK_CHARACTERS:
@@ -277,7 +368,9 @@ async def _examined(action: Action, examine: Callable[[str, Surroundings, int], 
 
 def _through_links(action: Action) -> Action:
     """With the files that it changes through symbolic links which exist already."""
-    changes = [act for act in action.examined.acts if act.deed in ("write", "delete") and act.is_known]
+    changes = [
+        act for act in action.examined.acts if act.deed in ("write", "delete") and act.is_known
+    ]
     named = {shown(act.path): act.deed for act in changes}
     others: dict[str, list[str]] = {"write": [], "delete": []}
     for path, deed in list(named.items())[:MOST_FOLLOWED]:
@@ -293,8 +386,9 @@ def _through_links(action: Action) -> Action:
 def _with_own_files(action: Action, own_files: Set[str]) -> Examined:
     """With those of Hermetic's own files that it changes; a directory goes with what is in it.
 
-    On this host itself, also with what it reads, changes or deletes of the runtime directory, whose records hold the
-    tokens of environments. Containers and sandboxes see their own socket of it alone, and other hosts nothing.
+    On this host itself, also with what it reads, changes or deletes of the runtime directory, whose
+    records hold the tokens of environments. Containers and sandboxes see their own socket of it
+    alone, and other hosts nothing.
     """
     examined, context = action.examined, action.context
     touched = [act for act in examined.acts if act.path and act.is_known] if context.is_here else []
@@ -319,4 +413,6 @@ def _may_lie_in(path: str, root: str) -> bool:
     """Whether a path, which may hold globs, is a directory or lies below it."""
     parts, above = path.split("/"), root.split("/")
     pairs = zip(parts, above, strict=False)
-    return len(parts) >= len(above) and all(one == two or fnmatchcase(two, one) for one, two in pairs)
+    return len(parts) >= len(above) and all(
+        one == two or fnmatchcase(two, one) for one, two in pairs
+    )

@@ -32,7 +32,11 @@ class Budget(msgspec.Struct, kw_only=True):
         if self.under:
             is_below = PurePosixPath(self.under) in PurePosixPath(need.path).parents
             return is_below and ".." not in need.path.split("/") and need.category != "secret-exfil"
-        is_named = need.source == "program" and bool(need.exact) and need.argv[: len(self.words)] == self.words
+        is_named = (
+            need.source == "program"
+            and bool(need.exact)
+            and need.argv[: len(self.words)] == self.words
+        )
         return is_named and need.around == self.around and program(need.argv) == self.program
 
 
@@ -43,7 +47,8 @@ class Grants:
         self._store = store
         self._now = now
         self._session: list[Approval] = []
-        self._replies: dict[str, tuple[float, Reply]] = {}  # key of an action → expiry, reply to its next try
+        # key of an action → expiry, reply to its next try
+        self._replies: dict[str, tuple[float, Reply]] = {}
         self._budgets: list[Budget] = []
 
     def __repr__(self) -> str:
@@ -86,7 +91,11 @@ class Grants:
         """Revokes what was allowed; False when there is nothing with this key."""
         before = len(self._session)
         self._session = [one for one in self._session if one.key != key]
-        kept = self._store.remove(key) if self._store and any(one.key == key for one in self._kept()) else False
+        kept = (
+            self._store.remove(key)
+            if self._store and any(one.key == key for one in self._kept())
+            else False
+        )
         return kept or len(self._session) < before
 
     def remember(self, key: str, reply: Reply, seconds: float) -> None:

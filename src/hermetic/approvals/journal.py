@@ -37,7 +37,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def default_journal(environ: Mapping[str, str]) -> Path | None:
-    """Where toolboxes with settings write decisions, unless those name another file; None without a home."""
+    """Where toolboxes with settings write decisions, unless those name another file; None without a
+    home.
+    """
     own = state_directory(environ)
     return None if own is None else own / DECISIONS
 
@@ -52,7 +54,8 @@ def last_decisions(path: Path, most: int) -> list[Decision]:
         return []
     found = []
     for line in reversed(lines):
-        with contextlib.suppress(msgspec.MsgspecError):  # the first line may be cut, and others can write here
+        # the first line may be cut, and others can write here
+        with contextlib.suppress(msgspec.MsgspecError):
             found.append(msgspec.json.decode(line, type=Decision))
         if len(found) >= most:
             break
@@ -84,9 +87,13 @@ class Journal:
         """Adds a line. A failure to write is logged."""
         if self._path is None:
             return
-        texts = {name: self._redact(getattr(decision, name)) for name in ("command", "reason", "comment")}
+        texts = {
+            name: self._redact(getattr(decision, name)) for name in ("command", "reason", "comment")
+        }
         texts["command"] = texts["command"][:MOST_CHARACTERS]
-        line = msgspec.structs.replace(decision, **{name: _encodable(text) for name, text in texts.items()})
+        line = msgspec.structs.replace(
+            decision, **{name: _encodable(text) for name, text in texts.items()}
+        )
         try:
             descriptor = self._open(self._path)
             try:
@@ -99,12 +106,16 @@ class Journal:
     @staticmethod
     def _open(path: Path) -> int:
         return os.open(
-            path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600
+            path,
+            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+            0o600,
         )
 
 
 def _encodable(text: str) -> str:
-    """The text with its broken characters spelled out: what cannot be encoded could not be written down."""
+    """The text with its broken characters spelled out: what cannot be encoded could not be written
+    down.
+    """
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -33,9 +33,15 @@ class Directories(NamedTuple):
 
 
 def applies(rule: RuleSettings, act: Act, directories: Directories, *, loosely: bool) -> bool:
-    """Whether the rule is about this act. `loosely`: unknown words, and words hidden behind options, count."""
+    """Whether the rule is about this act.
+
+    `loosely`: unknown words, and words hidden behind options, count.
+    """
     if rule.command:
-        return any(_is_command(rule, words, loosely) for words in words_of(act, directories, loosely=loosely))
+        return any(
+            _is_command(rule, words, loosely)
+            for words in words_of(act, directories, loosely=loosely)
+        )
     if rule.path:
         if act.deed not in rule.acts:
             return False
@@ -57,7 +63,9 @@ def words_of(act: Act, directories: Directories, *, loosely: bool = True) -> lis
 
 
 def is_named(words: tuple[str, ...], glob: str) -> bool:
-    """Whether a glob of command lines names a program's words in any spelling; without `*` at its end, all of them."""
+    """Whether a glob of command lines names a program's words in any spelling; without `*` at its
+    end, all of them.
+    """
     name, *wanted = glob.split()
     for reading in _readings(tuple(map(str.lower, words))):
         if fnmatchcase(_name(reading[0]), name):
@@ -74,8 +82,14 @@ def _is_command(rule: RuleSettings, words: tuple[str, ...], loosely: bool) -> bo
         return fnmatchcase(word if "/" in program else _name(word), program)
 
     if loosely and not rule.exact:
-        return any(is_program(reading[0]) and bool(_ends(reading, wanted)) for reading in _readings(words))
-    if len(words) <= len(wanted) or (rule.exact and len(words) != len(rule.command)) or not is_program(words[0]):
+        return any(
+            is_program(reading[0]) and bool(_ends(reading, wanted)) for reading in _readings(words)
+        )
+    if (
+        len(words) <= len(wanted)
+        or (rule.exact and len(words) != len(rule.command))
+        or not is_program(words[0])
+    ):
         return False
     pairs = zip(words[1:], wanted, strict=False)
     return all(fnmatchcase(word, pattern) if is_known(word) else loosely for word, pattern in pairs)
@@ -105,7 +119,9 @@ _NPM = _Options(
     "--prefix -w --workspace --loglevel --registry --userconfig --cache --otp --tag --cwd -C --dir --filter -F",
     "-s --silent -q --quiet -d -dd -ddd --verbose -g --global -y --yes -ws --workspaces --dry-run --offline",
 )
-_KUBE = _Options("-n --namespace --context --kube-context --kubeconfig --cluster --user -s --server -t --type -M -H")
+_KUBE = _Options(
+    "-n --namespace --context --kube-context --kubeconfig --cluster --user -s --server -t --type -M -H"
+)
 _OPTIONS = {
     **dict.fromkeys(("git", "hub"), _GIT),
     **dict.fromkeys(("docker", "podman"), _DOCKER),
@@ -179,12 +195,16 @@ def _ends(words: tuple[str, ...], wanted: Sequence[str]) -> set[int]:
                 return set()
             continue
         reached, options = _after_options(options, words, ends), _Options()
-        ends = {at + 1 for at in reached if not is_known(words[at]) or fnmatchcase(words[at], pattern)}
+        ends = {
+            at + 1 for at in reached if not is_known(words[at]) or fnmatchcase(words[at], pattern)
+        }
     return ends
 
 
 def _after_options(options: _Options, words: tuple[str, ...], starts: set[int]) -> set[int]:
-    """The positions of the next word that is no option, whether an unknown option takes a value or not."""
+    """The positions of the next word that is no option, whether an unknown option takes a value or
+    not.
+    """
     found: set[int] = set()
     seen: set[int] = set()
     open_positions = list(starts)
@@ -206,7 +226,9 @@ def _after_options(options: _Options, words: tuple[str, ...], starts: set[int]) 
 
 # -- paths
 def is_inside(rule: RuleSettings, act: Act, directories: Directories) -> bool:
-    """Whether all that an act may touch is what the rule's path names, though not all of the act is known."""
+    """Whether all that an act may touch is what the rule's path names, though not all of the act is
+    known.
+    """
     if not rule.path or act.deed not in rule.acts:
         return False
     return bool(_glob(directories.whole(rule.path)).fullmatch(act.path))
@@ -218,20 +240,30 @@ def is_below(path: str, pattern: str, directories: Directories) -> bool:
 
 
 def _glob(pattern: str) -> "re.Pattern[str]":
-    """`**/` any directories or none, `**` anything, `*` and `?` within a name; a directory covers what is below."""
+    """`**/` any directories or none, `**` anything, `*` and `?` within a name; a directory covers
+    what is below.
+    """
     out = ""
     for piece in re.split(r"(\*\*/|\*\*|\*|\?)", pattern.removesuffix("/**").rstrip("/")):
-        out += {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(piece, re.escape(piece))
+        out += {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(
+            piece, re.escape(piece)
+        )
     return re.compile(f"{out}(?:/.*)?", re.DOTALL)
 
 
 def _may_touch(act: Act, pattern: str) -> bool:
-    """Whether an act may touch what a rule's whole glob names. Both may hold globs, and the act unknown parts."""
+    """Whether an act may touch what a rule's whole glob names.
+
+    Both may hold globs, and the act unknown parts.
+    """
     ruled = pattern.removesuffix("/**").strip("/").split("/")
     fixed = next((at for at, part in enumerate(ruled) if "*" in part or "?" in part), len(ruled))
-    takes_all = act.deed == "delete" and act.scope != "one" and fixed > 0  # a directory goes with what is named in it
+    # a directory goes with what is named in it
+    takes_all = act.deed == "delete" and act.scope != "one" and fixed > 0
     if is_known(act.path) and not has_glob(act.path):
-        above = takes_all and "/".join(["", *ruled[:fixed], ""]).startswith(act.path.rstrip("/") + "/")
+        above = takes_all and "/".join(["", *ruled[:fixed], ""]).startswith(
+            act.path.rstrip("/") + "/"
+        )
         return above or bool(_glob(pattern).fullmatch(act.path))
     # An unknown part of the path may be many.
     acted = ["**" if not is_known(part) else part for part in act.path.strip("/").split("/")]
@@ -261,8 +293,12 @@ def _characters(name: str) -> str:
     return plain.translate(str.maketrans(GLOBS, "*??"))
 
 
-def _overlap(one: Sequence[str], other: Sequence[str], equal: Callable[[str, str], bool], many: str) -> bool:
-    """Whether two sequences with wildcards have a common instance; takes time in proportion to their product."""
+def _overlap(
+    one: Sequence[str], other: Sequence[str], equal: Callable[[str, str], bool], many: str
+) -> bool:
+    """Whether two sequences with wildcards have a common instance; takes time in proportion to
+    their product.
+    """
 
     @cache
     def from_here(at: int, there: int) -> bool:

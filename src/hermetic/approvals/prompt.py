@@ -33,7 +33,10 @@ class TerminalPrompt:
         return True
 
     async def __call__(self, request: ApprovalRequest) -> Answer | Denial:
-        """The answer. Raises TimeoutError, EOFError at the end of input, OSError for a terminal that fails."""
+        """The answer.
+
+        Raises TimeoutError, EOFError at the end of input, OSError for a terminal that fails.
+        """
         flags = os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
         offered = "/".join(f"[{answer[0]}]{answer[1:]}" for answer in request.scope)
         how = f"{offered} (a reason may follow deny), no answer in {self._timeout:g} s is no: "
@@ -101,14 +104,22 @@ def described(request: ApprovalRequest) -> str:
     lines += ["", "The whole text:"]
     lines += [f"  | {line}" for line in escaped(request.command).split("\n")]
     for name, value in request.circumstances.items():
-        lines += ["", f"Its {_in_line(name)}:", *(f"  | {line}" for line in escaped(value).split("\n"))]
+        lines += [
+            "",
+            f"Its {_in_line(name)}:",
+            *(f"  | {line}" for line in escaped(value).split("\n")),
+        ]
     lines.append("")
-    lines += [f"  {_in_line(answer):8} {_in_line(covers)}" for answer, covers in request.scope.items()]
+    lines += [
+        f"  {_in_line(answer):8} {_in_line(covers)}" for answer, covers in request.scope.items()
+    ]
     return "\n".join(lines)
 
 
 def _in_line(text: str) -> str:
-    """The same in one line: what is not marked as the agent's text cannot pretend to be another line."""
+    """The same in one line: what is not marked as the agent's text cannot pretend to be another
+    line.
+    """
     return escaped(text).replace("\n", "\\n")
 
 

@@ -1,4 +1,6 @@
-"""Offers a process's pending approval requests to the consoles of its user, and takes their answers."""
+"""Offers a process's pending approval requests to the consoles of its user, and takes their
+answers.
+"""
 
 import asyncio
 import contextlib
@@ -20,14 +22,18 @@ from hermetic.registry.peers import Peer, is_inside, peer_of
 
 LEAVING = 5.0  # seconds for a console to close its connection after the last request
 MOST_UNREAD = 128 << 20  # bytes for a console that does not read
-_OUTCOMES: dict[str, exchange.Outcome] = {"user": "answered", "timeout": "expired"}  # others: withdrawn
+# others: withdrawn
+_OUTCOMES: dict[str, exchange.Outcome] = {"user": "answered", "timeout": "expired"}
 _INSIDE = "process {} runs inside an environment: it can neither see nor answer approval requests from outside"
 
 _log = logging.getLogger("hermetic.approvals")
 
 
 class Publisher:
-    """The requests of one queue that other processes see. It listens while there are any, on one event loop."""
+    """The requests of one queue that other processes see.
+
+    It listens while there are any, on one event loop.
+    """
 
     def __init__(self, queue: Queue, now: Callable[[], float]) -> None:
         self._queue = queue
@@ -43,7 +49,10 @@ class Publisher:
         return f"<Publisher of {len(self._open)} requests to {len(self._consoles)} consoles>"
 
     def publish(self, request: ApprovalRequest, reply: "asyncio.Future[Reply]") -> None:
-        """Shows a request until it has its reply. Without a directory for that it stays in this process."""
+        """Shows a request until it has its reply.
+
+        Without a directory for that it stays in this process.
+        """
         if reply.done():
             return
         loop = reply.get_loop()
@@ -68,10 +77,18 @@ class Publisher:
         del self._open[id]
         outcome = _OUTCOMES.get(reply.by, "withdrawn")
         is_answered = outcome == "answered"
-        self._send_all(exchange.packed(Settled(
-            id=id, outcome=outcome, answer=reply.answer if is_answered else "", reason=reply.reason,
-            by=reply.who, token=self._tokens.pop(id, ""),
-        )))  # fmt: skip
+        self._send_all(
+            exchange.packed(
+                Settled(
+                    id=id,
+                    outcome=outcome,
+                    answer=reply.answer if is_answered else "",
+                    reason=reply.reason,
+                    by=reply.who,
+                    token=self._tokens.pop(id, ""),
+                )
+            )
+        )
         if not self._open:
             self._close(done.get_loop())
 
@@ -83,7 +100,8 @@ class Publisher:
             loop.add_reader(listener, self._accept, listener, loop)
 
     def _close(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Consoles get what was sent, then the end of the stream. A connection ends when its console closes it.
+        """Consoles get what was sent, then the end of the stream. A connection ends when its
+        console closes it.
 
         Closed from here, it could lose what was sent to a console that writes at the same time.
         """
@@ -115,14 +133,21 @@ class Publisher:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError, ValueError, msgspec.MsgspecError, InvalidArgument):
+        with (
+            connection,
+            contextlib.suppress(OSError, ValueError, msgspec.MsgspecError, InvalidArgument),
+        ):
             peer = peer_of(connection)
-            reader, writer = await asyncio.open_unix_connection(sock=connection, limit=exchange.MOST_MESSAGE)
+            reader, writer = await asyncio.open_unix_connection(
+                sock=connection, limit=exchange.MOST_MESSAGE
+            )
             try:
                 if why := _refusal(peer):
                     writer.write(exchange.packed(Refused(why)))
                     return
-                writer.write(exchange.packed(Listed(len(self._open))) + b"".join(self._open.values()))
+                writer.write(
+                    exchange.packed(Listed(len(self._open))) + b"".join(self._open.values())
+                )
                 if self._open:
                     self._consoles.add(writer)
                     while line := await reader.readline():
@@ -134,15 +159,23 @@ class Publisher:
                     await writer.wait_closed()
 
     def _take(self, line: bytes, peer: Peer, writer: asyncio.StreamWriter) -> None:
-        """Settles a request by a console's answer, unless it was settled before: then the console gets that."""
+        """Settles a request by a console's answer, unless it was settled before: then the console
+        gets that.
+        """
         given = msgspec.json.decode(line, type=Give)
-        if writer not in self._consoles:  # it knows that the last request was settled, or will in a moment
+        # it knows that the last request was settled, or will in a moment
+        if writer not in self._consoles:
             return
         if why := _refusal(peer):  # again: its place among the processes may have changed
             writer.write(exchange.packed(Refused(why)))
             return
         try:
-            self._queue.answer(given.id, given.answer, given.reason, who=f"{given.name or 'a program'}, pid {peer.pid}")
+            self._queue.answer(
+                given.id,
+                given.answer,
+                given.reason,
+                who=f"{given.name or 'a program'}, pid {peer.pid}",
+            )
             self._tokens[given.id] = given.token
         except UnknownApproval:
             if given.id not in self._open:
@@ -163,7 +196,9 @@ def _refusal(peer: Peer) -> str:
 
 
 def _listening(path: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    listener = socket.socket(
+        socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+    )
     try:
         listener.bind(str(path))
         listener.listen(64)

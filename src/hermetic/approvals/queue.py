@@ -42,7 +42,9 @@ class Reply(NamedTuple):
 
 
 def reply_of(said: object) -> Reply:
-    """An approver's return value as a reply; a value that is no answer means that the approver failed."""
+    """An approver's return value as a reply; a value that is no answer means that the approver
+    failed.
+    """
     who = "the program's own approver"
     if isinstance(said, Denial):
         return Reply("deny", said.by, said.reason, who)
@@ -53,9 +55,13 @@ def reply_of(said: object) -> Reply:
 def check_answer(answer: str, reason: str = "") -> None:
     """Raises InvalidArgument for what is no answer."""
     if answer not in ANSWERS:
-        raise InvalidArgument(f"the answers are {', '.join(ANSWERS)}, not {answer!r}", argument="answer")
+        raise InvalidArgument(
+            f"the answers are {', '.join(ANSWERS)}, not {answer!r}", argument="answer"
+        )
     if reason and answer != "deny":
-        raise InvalidArgument(f"a reason goes with deny alone, not with {answer}", argument="reason")
+        raise InvalidArgument(
+            f"a reason goes with deny alone, not with {answer}", argument="reason"
+        )
 
 
 class _Pending(NamedTuple):
@@ -65,7 +71,10 @@ class _Pending(NamedTuple):
 
 
 class Queue:
-    """Requests that wait for an answer, the oldest first. Threads may call `answer` and `withdraw`."""
+    """Requests that wait for an answer, the oldest first.
+
+    Threads may call `answer` and `withdraw`.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -83,10 +92,15 @@ class Queue:
     def pending(self, task: str | None = None) -> list[ApprovalRequest]:
         """The requests that wait, of one task or of all."""
         self.drop_expired()
-        return [one.request for one in list(self._open.values()) if task in (None, one.request.task)]
+        return [
+            one.request for one in list(self._open.values()) if task in (None, one.request.task)
+        ]
 
     def answer(self, id: str, answer: Answer, reason: str = "", *, who: str = "") -> None:
-        """Answers a request; `reason` goes with "deny". Raises UnknownApproval when it is over, InvalidArgument."""
+        """Answers a request; `reason` goes with "deny".
+
+        Raises UnknownApproval when it is over, InvalidArgument.
+        """
         check_answer(answer, reason)
         self.drop_expired()
         self.settle(id, Reply(answer, reason=reason, who=who))
@@ -97,7 +111,10 @@ class Queue:
 
     @asynccontextmanager
     async def attend(self) -> AsyncIterator[AsyncIterator[ApprovalRequest]]:
-        """Requests as they come, the pending ones first. While the block lasts, there is a listener."""
+        """Requests as they come, the pending ones first.
+
+        While the block lasts, there is a listener.
+        """
         mine: asyncio.Queue[ApprovalRequest] = asyncio.Queue()
         for request in self.pending():
             mine.put_nowait(request)
@@ -108,7 +125,8 @@ class Queue:
             self._listeners.discard(mine)
 
     def put(self, request: ApprovalRequest, key: str = "") -> "asyncio.Future[Reply]":
-        """Adds a request; the future gets the reply. "deny" at once when too many requests are open.
+        """Adds a request; the future gets the reply. "deny" at once when too many requests are
+        open.
 
         By its `key`, which is not shown, the same request is found again.
         """
@@ -133,10 +151,15 @@ class Queue:
             pending.reply.cancel()
 
     def settle(self, id: str, reply: Reply) -> None:
-        """Ends a request with its reply; the first one counts. Raises UnknownApproval when it is over."""
+        """Ends a request with its reply; the first one counts.
+
+        Raises UnknownApproval when it is over.
+        """
         pending = self._open.pop(id, None)
         if pending is None:
-            raise UnknownApproval(f"no question {id!r} waits for an answer: it was answered, withdrawn, or is too old")
+            raise UnknownApproval(
+                f"no question {id!r} waits for an answer: it was answered, withdrawn, or is too old"
+            )
         with contextlib.suppress(RuntimeError):  # the loop of the caller that asked is closed
             pending.reply.get_loop().call_soon_threadsafe(_set, pending.reply, reply)
 

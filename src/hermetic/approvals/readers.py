@@ -1,4 +1,6 @@
-"""Which language a program that reads takes its input for, and what was typed into a process so far."""
+"""Which language a program that reads takes its input for, and what was typed into a process so
+far.
+"""
 
 import asyncio
 import re
@@ -11,7 +13,8 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "mksh", 
 _PYTHON = re.compile(r"(i?python|pypy)[\d.]*$")
 _VERSION = re.compile(r"[\d.]+$|\.(?:basic|tiny|nox|gtk3)$")  # lua5.4, vim.basic
 _VALUED = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file", "-X", "-W")
-# Programs whose input the policy judges: code of a language, commands of a database, lines with an escape to a shell.
+# Programs whose input the policy judges: code of a language, commands of a database, lines with an
+# escape to a shell.
 _INPUT = frozenset(
     names(
         """
@@ -40,17 +43,27 @@ def language_of(program: str, argv: Sequence[str]) -> Language | None:
 
 
 def _has_script(words: Sequence[str]) -> bool:
-    """Whether an operand names the code: what it reads is data then, unless it is interactive all the same."""
-    return "-i" not in words and "--interactive" not in words and any(not word.startswith("-") for word in words)
+    """Whether an operand names the code: what it reads is data then, unless it is interactive all
+    the same.
+    """
+    return (
+        "-i" not in words
+        and "--interactive" not in words
+        and any(not word.startswith("-") for word in words)
+    )
 
 
 def may_read_code(program: str) -> bool:
-    """Whether a program of that name could run what it reads, now or later; one without a name is just starting."""
+    """Whether a program of that name could run what it reads, now or later; one without a name is
+    just starting.
+    """
     return not program or program in _SHELLS or bool(_PYTHON.match(program))
 
 
 def _reads_code(words: Sequence[str], *, is_python: bool) -> bool:
-    """Whether its code comes from its input: not where an option or an operand says where else it comes from."""
+    """Whether its code comes from its input: not where an option or an operand says where else it
+    comes from.
+    """
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -81,14 +94,27 @@ class ProcessInput:
         self._pid = 0  # of the program that reads
 
     def of_reader(
-        self, pid: int, language: Language, *, terminal: bool, ahead: bool = False, argv: Sequence[str] = ()
+        self,
+        pid: int,
+        language: Language,
+        *,
+        terminal: bool,
+        ahead: bool = False,
+        argv: Sequence[str] = (),
     ) -> Transcript:
         """What that program has been typed so far; a new one begins anew."""
         before = self.transcript
-        if before is None or (self._pid, before.language, before.is_ahead) != (pid, language, ahead):
-            # The program that reads the rest of a line reads its beginning, and lines that came before it.
+        if before is None or (self._pid, before.language, before.is_ahead) != (
+            pid,
+            language,
+            ahead,
+        ):
+            # The program that reads the rest of a line reads its beginning, and lines that came
+            # before it.
             half, ran = (before.half, before.ahead) if before is not None else ("", "")
             ran = ran if language == "shell" else ""
-            before = Transcript(language, terminal=terminal, ahead=ahead, half=half, ran=ran, argv=argv)
+            before = Transcript(
+                language, terminal=terminal, ahead=ahead, half=half, ran=ran, argv=argv
+            )
             self._pid, self.transcript = pid, before
         return before

@@ -1,11 +1,20 @@
-"""The user's rules: checked by their own examples when they are read, and applied to the acts of a text."""
+"""The user's rules: checked by their own examples when they are read, and applied to the acts of a
+text.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from hermetic.approvals.matching import Directories, applies, is_below, is_inside, is_named, words_of
+from hermetic.approvals.matching import (
+    Directories,
+    applies,
+    is_below,
+    is_inside,
+    is_named,
+    words_of,
+)
 from hermetic.approvals.settings import RuleSettings
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.verdict import Part
@@ -17,7 +26,8 @@ from hermetic.policy.marks import shown
 from hermetic.policy.shell import DEFAULT_HOME, DEFAULT_WORKSPACE
 from hermetic.policy.tables import names
 
-# Programs that do whatever their words say: a rule for the program as a whole would allow everything.
+# Programs that do whatever their words say: a rule for the program as a whole would allow
+# everything.
 ANYTHING = frozenset(
     names(
         """
@@ -27,7 +37,8 @@ timeout nice setsid ssh watch time chroot nsenter unshare systemd-run vim vi ed 
 """
     )
 )
-# Programs whose operands say what they do, and to what: their name, or their name and options, is not enough.
+# Programs whose operands say what they do, and to what: their name, or their name and options, is
+# not enough.
 WITH_OPERAND = frozenset(
     names(
         """
@@ -41,16 +52,23 @@ _EXAMPLES = Directories(DEFAULT_HOME, DEFAULT_WORKSPACE)
 
 
 class Rules:
-    """All rules of the user's. Raises ConfigError for one that says too much, or that its own examples contradict."""
+    """All rules of the user's.
+
+    Raises ConfigError for one that says too much, or that its own examples contradict.
+    """
 
     def __init__(self, rules: Sequence[RuleSettings] = (), deny: Sequence[str] = ()) -> None:
         self._rules = tuple(rules)
         self._deny = tuple(glob.lower() for glob in deny)
         if not all(glob.strip() for glob in deny):
-            raise ConfigError("approvals.deny holds an empty text; take it out", setting="approvals.deny")
+            raise ConfigError(
+                "approvals.deny holds an empty text; take it out", setting="approvals.deny"
+            )
         for number, rule in enumerate(rules, 1):
             if problem := _problem(rule):
-                raise ConfigError(f"approvals.rules, number {number}: {problem}", setting="approvals.rules")
+                raise ConfigError(
+                    f"approvals.rules, number {number}: {problem}", setting="approvals.rules"
+                )
 
     def __repr__(self) -> str:
         return f"<Rules: {len(self._rules)}, and {len(self._deny)} denied globs>"
@@ -65,11 +83,17 @@ class Rules:
                     applies(rule, act, directories, loosely=act.is_known or bool(rule.command))
                     or is_inside(rule, act, directories)
                 ):
-                    return f"your rule denies {rule.named}{f': {rule.reason}' if rule.reason else ''}"
+                    return (
+                        f"your rule denies {rule.named}{f': {rule.reason}' if rule.reason else ''}"
+                    )
         return None
 
-    def asked(self, acts: Sequence[Act], directories: Directories) -> Iterator[tuple[Act, RuleSettings]]:
-        """The acts that need an approval by a rule: the first rule that is no denial decides for each."""
+    def asked(
+        self, acts: Sequence[Act], directories: Directories
+    ) -> Iterator[tuple[Act, RuleSettings]]:
+        """The acts that need an approval by a rule: the first rule that is no denial decides for
+        each.
+        """
         for act in acts:
             for rule in self._rules:
                 if rule.decision == "deny":
@@ -86,10 +110,19 @@ class Rules:
         for rule in self._rules:
             if part.hardline or rule.decision != "allow":
                 continue
-            if rule.path and part.path and only_files and is_below(part.path, rule.path, directories):
+            if (
+                rule.path
+                and part.path
+                and only_files
+                and is_below(part.path, rule.path, directories)
+            ):
                 return True
             run = Act("run", part.argv)
-            if rule.command and part.source == "program" and applies(rule, run, directories, loosely=False):
+            if (
+                rule.command
+                and part.source == "program"
+                and applies(rule, run, directories, loosely=False)
+            ):
                 return True
         return False
 
@@ -97,15 +130,23 @@ class Rules:
         if not self._deny:
             return None
         programs = [words for act in acts for words in words_of(act, directories)]
-        folded = [" ".join(one.lower().split()) for one in (text, *(shown(" ".join(words)) for words in programs))]
+        folded = [
+            " ".join(one.lower().split())
+            for one in (text, *(shown(" ".join(words)) for words in programs))
+        ]
         for glob in self._deny:
-            if any(fnmatchcase(one, glob) for one in folded) or any(is_named(words, glob) for words in programs):
+            if any(fnmatchcase(one, glob) for one in folded) or any(
+                is_named(words, glob) for words in programs
+            ):
                 return glob
         return None
 
 
 def extension_of(layers: Sequence[Mapping[str, Any]]) -> Extension | None:
-    """The rows of the settings. Raises ConfigError for one that cannot be used, or that its own examples contradict."""
+    """The rows of the settings.
+
+    Raises ConfigError for one that cannot be used, or that its own examples contradict.
+    """
     if not layers:
         return None
     extension = Extension(layers)
@@ -147,8 +188,12 @@ def breadth(words: tuple[str, ...], *, exact: bool = False) -> str:
     rest = words[1:]
     if "*" in words[0] or "?" in words[0]:
         return "an allowed program is named whole, without * and ?"
-    if name in ANYTHING and not (exact and rest and not any("*" in word or "?" in word for word in rest)):
+    if name in ANYTHING and not (
+        exact and rest and not any("*" in word or "?" in word for word in rest)
+    ):
         return f"{name} runs whatever it is told: allow one exact command (exact = true), not {name} as a whole"
-    if name in WITH_OPERAND and not any(not word.startswith("-") and word not in ("*", "**") for word in rest):
+    if name in WITH_OPERAND and not any(
+        not word.startswith("-") and word not in ("*", "**") for word in rest
+    ):
         return f"it would allow {name} as a whole; say what it may do, and to what"
     return ""

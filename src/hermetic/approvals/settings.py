@@ -13,7 +13,10 @@ Days = Annotated[float, msgspec.Meta(gt=0, le=366)]
 
 
 class RuleSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rule of the user's. It names a command, a path or a host, and examples by which it is checked."""
+    """One rule of the user's.
+
+    It names a command, a path or a host, and examples by which it is checked.
+    """
 
     decision: Ruling
     command: tuple[str, ...] = ()  # a program's first words; * and ? stand for parts of one word
@@ -36,12 +39,15 @@ class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Mode = "ask"
     answers: Literal["nobody", "terminal", "queue"] = "nobody"  # who can be asked
-    nobody: Literal["deny", "allow"] = "deny"  # decision on a dangerous action without a user to ask
+    # decision on a dangerous action without a user to ask
+    nobody: Literal["deny", "allow"] = "deny"
     timeout: Seconds = 60.0  # for an answer; silence is no
-    wait: bool = True  # a call waits for the answer; else its result says that an approval is required
+    # a call waits for the answer; else its result says that an approval is required
+    wait: bool = True
     deny: tuple[str, ...] = ()  # globs of commands that never run, in no mode
     rules: tuple[RuleSettings, ...] = ()
-    programs: tuple[dict[str, Any], ...] = ()  # rows and rules for programs, each table by itself (docs/policy.md)
+    # rows and rules for programs, each table by itself (docs/policy.md)
+    programs: tuple[dict[str, Any], ...] = ()
     session_seconds: Seconds = 43_200.0  # life of an answer "session"
     always_days: Days = 90.0  # life of an answer "always"
     file: str | None = None  # where answers "always" are kept

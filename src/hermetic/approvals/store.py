@@ -41,15 +41,22 @@ class Store:
         return self._path
 
     def read(self) -> tuple[Approval, ...]:
-        """What was approved. Raises ConfigError for a file that is broken, unreadable, or open to others."""
+        """What was approved.
+
+        Raises ConfigError for a file that is broken, unreadable, or open to others.
+        """
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = os.open(
+                self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            )
         except FileNotFoundError:
             self._seen, self._approvals = None, ()
             return ()
         except OSError as error:
             is_link = error.errno == errno.ELOOP
-            raise self._refused("is no plain file" if is_link else f"cannot be read: {error.strerror}") from None
+            raise self._refused(
+                "is no plain file" if is_link else f"cannot be read: {error.strerror}"
+            ) from None
         try:
             status = os.fstat(descriptor)
             if problem := distrusted(status, 0o077):
@@ -65,7 +72,12 @@ class Store:
     def add(self, *approvals: Approval) -> None:
         """Keeps approvals, those of the same act replaced. Raises ConfigError."""
         keys = {(one.key, one.environment) for one in approvals}
-        self._change(lambda kept: [*(one for one in kept if (one.key, one.environment) not in keys), *approvals])
+        self._change(
+            lambda kept: [
+                *(one for one in kept if (one.key, one.environment) not in keys),
+                *approvals,
+            ]
+        )
 
     def remove(self, key: str) -> bool:
         """Takes an approval back; False when there is none."""
@@ -80,7 +92,11 @@ class Store:
             with _locked(self._path.with_name(self._path.name + ".lock")):
                 text = _HEAD + "".join(map(_block, change(self.read())))
                 aside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-                descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                descriptor = os.open(
+                    aside,
+                    os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC,
+                    0o600,
+                )
                 with open(descriptor, "w", encoding="utf-8") as stream:
                     stream.write(text)
                     stream.flush()
@@ -126,13 +142,17 @@ def _block(approval: Approval) -> str:
             lines.append(f"{name} = {value:.0f}.0  # {date}")
         elif value is not None:
             text = value.encode("utf-8", "replace").decode()
-            quoted = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # a string of TOML
+            # a string of TOML
+            quoted = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
             lines.append(f"{name} = {quoted}")
     return "\n".join(lines) + "\n"
 
 
 def distrusted(status: os.stat_result, forbidden: int) -> str:
-    """Why a file cannot be trusted; empty when it can. `forbidden` are the mode bits that others must not have."""
+    """Why a file cannot be trusted; empty when it can.
+
+    `forbidden` are the mode bits that others must not have.
+    """
     if not stat.S_ISREG(status.st_mode):
         return "is no plain file"
     if status.st_uid not in (os.geteuid(), 0):
@@ -144,5 +164,7 @@ def distrusted(status: os.stat_result, forbidden: int) -> str:
 
 def state_directory(environ: Mapping[str, str]) -> Path | None:
     """Where approvals and decisions of this user are stored; None without a home."""
-    base = environ.get("XDG_STATE_HOME") or (f"{environ['HOME']}/.local/state" if environ.get("HOME") else "")
+    base = environ.get("XDG_STATE_HOME") or (
+        f"{environ['HOME']}/.local/state" if environ.get("HOME") else ""
+    )
     return Path(base, "hermetic") if base.startswith("/") else None

@@ -11,7 +11,14 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from hermetic.approvals.editor_keys import escapes, ex_commands, is_editor, is_fed, opens_shell, without_taken_back
+from hermetic.approvals.editor_keys import (
+    escapes,
+    ex_commands,
+    is_editor,
+    is_fed,
+    opens_shell,
+    without_taken_back,
+)
 from hermetic.contract.verdict import Part, Verdict
 from hermetic.policy.acts import Act
 from hermetic.policy.assess import (
@@ -25,30 +32,40 @@ from hermetic.policy.assess import (
 from hermetic.policy.rules import Finding, Rule
 from hermetic.policy.shell.reader import Reader, Unreadable
 
-# input: of another program whose input the policy judges. keys: of an editor or pager with an escape to a shell.
+# input: of another program whose input the policy judges. keys: of an editor or pager with an
+# escape to a shell.
 Language = Literal["shell", "python", "input", "keys"]
 
 MOST_REMEMBERED = 20_000  # characters of what was typed before
 MOST_BEFORE = 4_000  # the same of a program's input
 MOST_AT_ONCE = 20_000  # characters of lines of a program's input that are judged as one text
 MOST_KEYS = 65_536  # characters of one line at a terminal, with all that was taken back
-MOST_LINES = 400  # of one input that are followed line by line; more count as a text that cannot be followed
+# of one input that are followed line by line; more count as a text that cannot be followed
+MOST_LINES = 400
 MOST_INPUT_LINES = 10_000  # the same of other programs, whose lines are judged together
 _LINES, _KEYS = re.compile(r"[^\n]+|\n"), re.compile(r"[^\x00-\x1f\x7f]+|[\x00-\x1f\x7f]")
 _BACKSPACE, _CLEAR, _WORD, _ENDS, _END_OF_INPUT = "\x7f\b", "\x15\x03", "\x17", "\r\n\x0f", "\x04"
-_AT_END = re.compile(r"\x1b[\[O][ABF]|[\x05\x0e\x10\x7f\b\x17\x15]|[^\x00-\x1f\x7f]")  # the cursor stays at the end
+# the cursor stays at the end
+_AT_END = re.compile(r"\x1b[\[O][ABF]|[\x05\x0e\x10\x7f\b\x17\x15]|[^\x00-\x1f\x7f]")
 # What an interactive shell replaces by older lines, and what gives keys another meaning.
 _UNFOLLOWED = re.compile(
     r"^\s*\^|(?<!\\)!(?![\s=(]|$)|\b(bind|fc)\b|\bstty\b.*\b(erase|kill|werase|lnext|eol2?|intr)\b"
 )
 _QUOTED = re.compile(r"'[^'\n]*'")
 _UNFINISHED = ("not closed", "does not end", "ends after")
-_COMMAND_LINE, _PASTES = re.compile(r"[:!]"), re.compile(r"[\x12\x16]")  # a register or a key's code in a command line
-_EXAMINE: dict[str, Callable[[str, Surroundings], Examined]] = {"shell": examine_command, "python": examine_python}
+# a register or a key's code in a command line
+_COMMAND_LINE, _PASTES = re.compile(r"[:!]"), re.compile(r"[\x12\x16]")
+_EXAMINE: dict[str, Callable[[str, Surroundings], Examined]] = {
+    "shell": examine_command,
+    "python": examine_python,
+}
 NOTHING = Verdict(label="safe", category="safe", severity=0, reason="", start=0, end=0, decoded="")
 EDITED = Rule(
-    name="edited-line", category="opaque-code", severity=7, effects=("executes unseen code",),
-)  # fmt: skip
+    name="edited-line",
+    category="opaque-code",
+    severity=7,
+    effects=("executes unseen code",),
+)
 
 
 class Typed(NamedTuple):
@@ -63,13 +80,20 @@ class Transcript:
     """One program's input: what it has run, and what waits for its end."""
 
     def __init__(
-        self, language: Language, *, terminal: bool, ahead: bool = False, half: str = "", ran: str = "",
+        self,
+        language: Language,
+        *,
+        terminal: bool,
+        ahead: bool = False,
+        half: str = "",
+        ran: str = "",
         argv: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`argv`: of the program whose input it is.
 
-        `ahead`: another program reads now, and a shell may read what is left: only what is plainly bad counts.
-        `half` and `ran` are what was typed ahead of this program, and what it may read all the same.
+        `ahead`: another program reads now, and a shell may read what is left: only what is plainly
+        bad counts. `half` and `ran` are what was typed ahead of this program, and what it may read
+        all the same.
         """
         self.language = language
         self.is_ahead = ahead
@@ -84,7 +108,8 @@ class Transcript:
         self._typed = [half] if half else []
         self._keys = ""  # all that was typed in this line
         self._is_edited = False
-        self._opened_shell = False  # an editor or a pager has started one that may read what comes next
+        # an editor or a pager has started one that may read what comes next
+        self._opened_shell = False
         self._around = Surroundings()
 
     def __repr__(self) -> str:
@@ -96,13 +121,18 @@ class Transcript:
         return self._ran if self.is_ahead else ""
 
     def copy(self) -> "Transcript":
-        """Another one that goes on from here: what is refused is never typed, and leaves this one as it is."""
+        """Another one that goes on from here: what is refused is never typed, and leaves this one
+        as it is.
+        """
         other = copy.copy(self)
         other._typed = list(self._typed)
         return other
 
     def type(self, data: str, around: Surroundings) -> list[Typed]:
-        """The texts that this input completes, in order. A line typed in pieces is judged when it is complete."""
+        """The texts that this input completes, in order.
+
+        A line typed in pieces is judged when it is complete.
+        """
         self._around = around
         found: list[Typed] = []
         lines = 0
@@ -129,7 +159,9 @@ class Transcript:
         return [*found, *self._end_text()] if self.language == "input" else found
 
     def _edit(self, char: str) -> None:
-        """Keys that take back what was typed; after any other, the position of the next letter is not known."""
+        """Keys that take back what was typed; after any other, the position of the next letter is
+        not known.
+        """
         if char == "\x15" and not _AT_END.sub("", self._keys):
             self.half, self._is_edited = "", False
         elif char in _CLEAR and not self._is_edited:
@@ -143,7 +175,9 @@ class Transcript:
         self._typed.append(" ")
 
     def _take_line(self) -> tuple[str, str, str, bool]:
-        """The line, the same with all that was taken back, its keys, and whether they cannot be followed."""
+        """The line, the same with all that was taken back, its keys, and whether they cannot be
+        followed.
+        """
         taken = self.half, "".join(self._typed), self._keys, self._is_edited
         self.half, self._typed, self._keys, self._is_edited = "", [], "", False
         return taken
@@ -151,7 +185,9 @@ class Transcript:
     def _end_line(self) -> list[Typed]:
         line, typed, _, is_edited = self._take_line()
         if self._terminal and self.language == "shell":
-            is_edited = is_edited or bool(_UNFOLLOWED.search(line if '"' in line else _QUOTED.sub("", line)))
+            is_edited = is_edited or bool(
+                _UNFOLLOWED.search(line if '"' in line else _QUOTED.sub("", line))
+            )
         if self.is_ahead:
             texts = dict.fromkeys((line, typed, f"{self._ran}{line}"))
             if _is_whole_shell(line + "\n"):
@@ -179,9 +215,15 @@ class Transcript:
         ahead = self._judge_ahead(keys) if self._opened_shell else []
         pager = not is_editor(self._argv)
         self._opened_shell = self._opened_shell or opens_shell(keys, pager=pager)
-        judged = [(text, examine_command(text, self._around)) for text in escapes(keys, pager=pager)]
+        judged = [
+            (text, examine_command(text, self._around)) for text in escapes(keys, pager=pager)
+        ]
         judged += [(text, _of_editor(text, self._around)) for text in ex_commands(keys)]
-        found = [Typed(f"{text}\n", examined) for text, examined in judged if examined.acts or examined.verdict.parts]
+        found = [
+            Typed(f"{text}\n", examined)
+            for text, examined in judged
+            if examined.acts or examined.verdict.parts
+        ]
         return ahead + found
 
     def _end_text(self) -> list[Typed]:
@@ -193,11 +235,15 @@ class Transcript:
         return [Typed(text, self._judged(text))]
 
     def _of_input(self, text: str) -> list[Typed]:
-        """What the program would do with these lines after those before them; nothing for lines that do nothing."""
+        """What the program would do with these lines after those before them; nothing for lines
+        that do nothing.
+        """
         before = self._ran[-MOST_BEFORE:]
         self._ran = before + text
         texts = (before, self._ran, "", text)
-        known, whole, started, alone = (examine_input(self._argv, one, self._around) for one in texts)
+        known, whole, started, alone = (
+            examine_input(self._argv, one, self._around) for one in texts
+        )
         found: dict[tuple[str, str, str], Part] = {}
         acts: dict[Act, None] = {}
         for old, now in ((known, whole), (started, alone)):
@@ -210,12 +256,20 @@ class Transcript:
         return [Typed(text, Examined(_worst(whole.verdict, parts, text), tuple(acts)))]
 
     def _judge_ahead(self, line: str) -> list[Typed]:
-        """The line where it is plainly bad. It is most likely data; text that is no shell at all is no command."""
+        """The line where it is plainly bad.
+
+        It is most likely data; text that is no shell at all is no command.
+        """
         examined = examine_command(line, self._around)
         parts = tuple(part for part in examined.verdict.parts if part.source != "text")
         if not any(part.label == "dangerous" for part in parts):
             return []
-        return [Typed(line + "\n", Examined(msgspec.structs.replace(examined.verdict, parts=parts), examined.acts))]
+        return [
+            Typed(
+                line + "\n",
+                Examined(msgspec.structs.replace(examined.verdict, parts=parts), examined.acts),
+            )
+        ]
 
     def _is_whole(self, text: str) -> bool:
         if self.language == "input":
@@ -223,7 +277,9 @@ class Transcript:
         return _is_whole_shell(text) if self.language == "shell" else _is_whole_python(text)
 
     def _judged(self, text: str) -> Examined:
-        """What the text would do after all that ran before; what was found before is not found again."""
+        """What the text would do after all that ran before; what was found before is not found
+        again.
+        """
         if self.language == "python" and not _is_python(text):
             return _not_python(text, self._around)
         before = self._ran[-MOST_REMEMBERED:]
@@ -243,7 +299,9 @@ class Transcript:
             self._suspects |= _names_in(text, ast.Store)
         return Examined(_worst(whole.verdict, parts, text), alone.acts) if parts else alone
 
-    def _edited(self, text: str, why: str = "the line was changed with keys that cannot be followed") -> Typed:
+    def _edited(
+        self, text: str, why: str = "the line was changed with keys that cannot be followed"
+    ) -> Typed:
         examined = examine_command(text, self._around)
         if examined.verdict.hardline:
             return Typed(text, examined)
@@ -257,16 +315,26 @@ def _worst(verdict: Verdict, parts: tuple[Part, ...], text: str) -> Verdict:
         return msgspec.structs.replace(NOTHING, decoded=text, end=len(text))
     worst = max(parts, key=lambda part: (part.hardline, part.label == "dangerous", part.severity))
     return msgspec.structs.replace(
-        verdict, label=worst.label, category=worst.category, severity=worst.severity, reason=worst.reason,
-        decoded=worst.decoded, hardline=any(part.hardline for part in parts), parts=parts, start=0, end=len(text),
-    )  # fmt: skip
+        verdict,
+        label=worst.label,
+        category=worst.category,
+        severity=worst.severity,
+        reason=worst.reason,
+        decoded=worst.decoded,
+        hardline=any(part.hardline for part in parts),
+        parts=parts,
+        start=0,
+        end=len(text),
+    )
 
 
 def _of_editor(command: str, around: Surroundings) -> Examined:
     """What a command of an editor's command line does; that an editor runs is nothing new."""
     words = ("vim", "-c", command)
     examined = examine_command(shlex.join(words), around)
-    return Examined(examined.verdict, tuple(act for act in examined.acts if act.words[:2] != words[:2]))
+    return Examined(
+        examined.verdict, tuple(act for act in examined.acts if act.words[:2] != words[:2])
+    )
 
 
 def _python_key(part: Part) -> tuple[str, str, str]:
@@ -280,10 +348,16 @@ def _names_in(text: str, use: type[ast.expr_context]) -> frozenset[str]:
     found = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, use)}
     if use is ast.Store:
         found |= {
-            node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            node.name
+            for node in nodes
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         }
-        found |= {(one.asname or one.name).partition(".")[0] for node in nodes for one in getattr(node, "names", ())
-                  if isinstance(one, ast.alias)}  # fmt: skip
+        found |= {
+            (one.asname or one.name).partition(".")[0]
+            for node in nodes
+            for one in getattr(node, "names", ())
+            if isinstance(one, ast.alias)
+        }
     return frozenset(found)
 
 
@@ -302,7 +376,8 @@ def _is_whole_shell(text: str) -> bool:
     except Unreadable as problem:
         if any(hint in str(problem) for hint in _UNFINISHED):
             return False
-        return reader.pos < len(text.rstrip())  # in the middle it is an error, and the shell begins anew
+        # in the middle it is an error, and the shell begins anew
+        return reader.pos < len(text.rstrip())
     except RecursionError:
         return True
     return True

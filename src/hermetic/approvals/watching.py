@@ -98,15 +98,20 @@ class ApprovalWatch:
         return self
 
     async def _listed(self) -> None:
-        listing = [asyncio.create_task(publisher.listed.wait()) for publisher in self._publishers.values()]
+        listing = [
+            asyncio.create_task(publisher.listed.wait()) for publisher in self._publishers.values()
+        ]
         if listing:
-            _, late = await asyncio.wait(listing, timeout=LISTING)  # a process that is stopped does not answer
+            # a process that is stopped does not answer
+            _, late = await asyncio.wait(listing, timeout=LISTING)
             for task in late:
                 task.cancel()
 
     async def __aexit__(self, *_: object) -> None:
         self._watch.close()
-        tasks = [publisher.task for publisher in self._publishers.values() if publisher.task is not None]
+        tasks = [
+            publisher.task for publisher in self._publishers.values() if publisher.task is not None
+        ]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -118,12 +123,18 @@ class ApprovalWatch:
 
     def pending(self) -> list[SharedRequest]:
         """The oldest first."""
-        found = [request for publisher in self._publishers.values() for request in publisher.pending.values()]
+        found = [
+            request
+            for publisher in self._publishers.values()
+            for request in publisher.pending.values()
+        ]
         return sorted(found, key=lambda request: (request.asked, request.id))
 
     @contextmanager
     def attend(self) -> Iterator[None]:
-        """While a block lasts, a person can answer: toolboxes without an approver of their own ask too."""
+        """While a block lasts, a person can answer: toolboxes without an approver of their own ask
+        too.
+        """
         if self._attends is None:
             self._attends = exchange.hold(exchange.ATTENDS)
         self._attending += 1
@@ -148,7 +159,8 @@ class ApprovalWatch:
     async def answer(self, id: str, answer: Answer, reason: str = "", *, by: str = "") -> Settled:
         """Answers a request; `reason` goes with "deny". Of several answers the first counts.
 
-        Raises AlreadyAnswered, UnknownApproval, InvalidArgument, and NotPermitted inside an environment.
+        Raises AlreadyAnswered, UnknownApproval, InvalidArgument, and NotPermitted inside an
+        environment.
         """
         check_answer(answer, reason)
         publisher = next((one for one in self._publishers.values() if id in one.pending), None)
@@ -158,7 +170,9 @@ class ApprovalWatch:
             raise (
                 NotPermitted(self.refused)
                 if self.refused
-                else UnknownApproval(f"no question {id!r} waits; `hermetic approvals` lists those that do")
+                else UnknownApproval(
+                    f"no question {id!r} waits; `hermetic approvals` lists those that do"
+                )
             )
         token = secrets.token_hex(8)
         waiting = self._waiting.setdefault(id, set())
@@ -167,7 +181,9 @@ class ApprovalWatch:
         try:
             give = Give(id=id, answer=answer, reason=reason, name=by or self._name, token=token)
             publisher.writer.write(exchange.packed(give))
-            async with asyncio.timeout(max(0.0, publisher.pending[id].expires - time.time()) + LISTING):
+            async with asyncio.timeout(
+                max(0.0, publisher.pending[id].expires - time.time()) + LISTING
+            ):
                 settled = await done
         except TimeoutError:  # its process is stopped; the answer comes too late
             raise AlreadyAnswered(Settled(id=id, outcome="expired")) from None
@@ -181,7 +197,10 @@ class ApprovalWatch:
 
     # -- the processes that ask
     def look(self) -> None:
-        """Connects to the sockets that are new. The kernel reports them; where it has no watch left, call this."""
+        """Connects to the sockets that are new.
+
+        The kernel reports them; where it has no watch left, call this.
+        """
         for name in exchange.names():
             if name.startswith(exchange.SOCKET) and name not in self._publishers:
                 publisher = _Publisher(exchange.exchange_path() / name)
@@ -198,7 +217,10 @@ class ApprovalWatch:
                 pid = peer_of(publisher.writer.get_extra_info("socket")).pid
                 publisher.whence = {"pid": pid, "inside": is_inside(pid)}
                 if len(self._of_process(pid)) > MOST_SOCKETS:
-                    _log.warning("process %d has too many sockets for approval requests: one is not used", pid)
+                    _log.warning(
+                        "process %d has too many sockets for approval requests: one is not used",
+                        pid,
+                    )
                     return
                 async for line in _slowly(reader):
                     self._take(publisher, exchange.read_message(line), len(line))
@@ -239,15 +261,24 @@ class ApprovalWatch:
     def _add(self, publisher: _Publisher, request: SharedRequest, size: int) -> None:
         if not _ID.fullmatch(request.id):
             raise ValueError("no publisher of ours makes such an id")
-        if other := next((one for one in self._publishers.values() if request.id in one.pending), None):
-            # The answer to one question must not reach another. One from inside an environment gives way.
+        if other := next(
+            (one for one in self._publishers.values() if request.id in one.pending), None
+        ):
+            # The answer to one question must not reach another. One from inside an environment
+            # gives way.
             if publisher.whence["inside"] or not other.whence["inside"]:
                 return
             self._settle(other, Settled(id=request.id, outcome="withdrawn"))
-        sizes = [bytes for one in self._of_process(publisher.whence["pid"]) for bytes in one.sizes.values()]
+        sizes = [
+            bytes
+            for one in self._of_process(publisher.whence["pid"])
+            for bytes in one.sizes.values()
+        ]
         if len(sizes) >= MOST_PENDING or sum(sizes) + size > MOST_BYTES:
             if not publisher.is_flooding:
-                _log.warning("process %d asks too much at once: not all is shown", publisher.whence["pid"])
+                _log.warning(
+                    "process %d asks too much at once: not all is shown", publisher.whence["pid"]
+                )
             publisher.is_flooding = True
             return
         where = msgspec.structs.replace(request.where, **publisher.whence)

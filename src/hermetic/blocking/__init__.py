@@ -11,7 +11,17 @@ from hermetic.blocking.faces import Environment, EventStream, Fleet, Process, Se
 if TYPE_CHECKING:
     from hermetic.blocking.toolbox import Notices, Toolbox
 
-__all__ = ["Environment", "EventStream", "Fleet", "Notices", "Process", "Session", "Toolbox", "attach", "open"]
+__all__ = [
+    "Environment",
+    "EventStream",
+    "Fleet",
+    "Notices",
+    "Process",
+    "Session",
+    "Toolbox",
+    "attach",
+    "open",
+]
 
 
 def __getattr__(name: str) -> object:

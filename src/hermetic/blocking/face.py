@@ -1,4 +1,6 @@
-"""What blocking classes are built from: methods derived from the signatures of their async counterparts."""
+"""What blocking classes are built from: methods derived from the signatures of their async
+counterparts.
+"""
 
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -81,7 +83,9 @@ def gives(method: AsyncMethod[P, T], face: Callable[[Portal, T], R]) -> Method[P
 
     @functools.wraps(method)
     def wait(self: Face[Any], /, *args: P.args, **options: P.kwargs) -> R:
-        return face(self._portal, self._portal.call(getattr(self._held, method.__name__), *args, **options))
+        return face(
+            self._portal, self._portal.call(getattr(self._held, method.__name__), *args, **options)
+        )
 
     return wait
 

@@ -1,4 +1,6 @@
-"""Blocking environments, sessions, processes and fleets: each method waits for its async counterpart."""
+"""Blocking environments, sessions, processes and fleets: each method waits for its async
+counterpart.
+"""
 
 import contextlib
 import functools
@@ -63,12 +65,17 @@ class Process(Face[processes.Process]):
 def _with_process(portal: Portal, result: Result) -> Result:
     """The result with a blocking process in it."""
     return (
-        result if result.process is None else msgspec.structs.replace(result, process=Process(portal, result.process))
+        result
+        if result.process is None
+        else msgspec.structs.replace(result, process=Process(portal, result.process))
     )
 
 
 class Session(Face[sessions.Session]):
-    """A shell that keeps its state from command to command. `on_output` is called on the portal's thread."""
+    """A shell that keeps its state from command to command.
+
+    `on_output` is called on the portal's thread.
+    """
 
     @property
     def name(self) -> str:
@@ -135,7 +142,9 @@ class Environment(Session, Closing):
     info = waits(environments.Environment.info)
 
     def events(self, *, control: bool = False) -> EventStream:
-        """Starts and ends of processes, from now on, as an iterator; with `control` also changes of who drives one."""
+        """Starts and ends of processes, from now on, as an iterator; with `control` also changes of
+        who drives one.
+        """
         return EventStream(self._portal, self._portal.do(self._held.events, control=control))
 
     def close(self, *, remove: bool = False) -> None:
@@ -189,17 +198,33 @@ class Fleet(Face[fleets.Fleet], Closing):
         return self._portal.call(self._held.warm, count, **options)
 
     def map(
-        self, function: mapping.Function, items: Iterable[Any], *, limit: int = mapping.LIMIT,
-        retries: int = mapping.RETRIES, timeout: float | None = None, progress: mapping.Progress = False,
+        self,
+        function: mapping.Function,
+        items: Iterable[Any],
+        *,
+        limit: int = mapping.LIMIT,
+        retries: int = mapping.RETRIES,
+        timeout: float | None = None,
+        progress: mapping.Progress = False,
         task: Callable[[Any], str] | None = None,
-    ) -> Mapped:  # fmt: skip
-        """Calls `function(environment, item)` for each item, in threads. See `hermetic.Fleet.map`."""
+    ) -> Mapped:
+        """Calls `function(environment, item)` for each item, in threads.
+
+        See `hermetic.Fleet.map`.
+        """
 
         def call(environment: environments.Environment, item: Any) -> Any:
             return function(Environment(self._portal, environment), item)
 
         return self._portal.call(
-            self._held.map, call, items, limit=limit, retries=retries, timeout=timeout, progress=progress, task=task
+            self._held.map,
+            call,
+            items,
+            limit=limit,
+            retries=retries,
+            timeout=timeout,
+            progress=progress,
+            task=task,
         )
 
     clear_override = does(fleets.Fleet.clear_override)
@@ -219,7 +244,9 @@ class Fleet(Face[fleets.Fleet], Closing):
             self._portal.call(block.__aexit__, None, None, None)
 
     def close(self, *, remove: bool = False) -> int:
-        """Releases all environments, and ends those that wait for a task; returns how many tasks there were."""
+        """Releases all environments, and ends those that wait for a task; returns how many tasks
+        there were.
+        """
         return close(self, remove=remove) or 0
 
 

@@ -38,15 +38,21 @@ class Portal:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=_serve, args=(self._loop,), name="hermetic-portal", daemon=True)
+        self._thread = threading.Thread(
+            target=_serve, args=(self._loop,), name="hermetic-portal", daemon=True
+        )
         self._thread.start()
         self.owner: Closable | None = None  # the object that the portal was made for
         self._guards: list[Callable[[], object]] = []  # each cancels one automatic close
 
     def guard(self, kept: Closable) -> None:
-        """Closes the object, its owner, when this portal is garbage collected, and at the end of the program."""
+        """Closes the object, its owner, when this portal is garbage collected, and at the end of
+        the program.
+        """
         self.owner = kept
-        forgotten = weakref.finalize(self, _close_collected, self._loop, self._thread, kept, self._pid)
+        forgotten = weakref.finalize(
+            self, _close_collected, self._loop, self._thread, kept, self._pid
+        )
         forgotten.atexit = False
         leave = partial(_close_at_exit, self._loop, self._thread, kept, self._pid)
         atexit.register(leave)
@@ -58,13 +64,17 @@ class Portal:
         """False after `close`."""
         return self._thread.is_alive()
 
-    def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(
+        self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """The result of the coroutine function; an interrupt cancels it and waits for its end."""
         call = self.begin(function, *args, **kwargs)
         call.wait()
         return call.result()
 
-    def begin(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> "Call[T]":
+    def begin(
+        self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> "Call[T]":
         """The same without waiting: the caller looks after other things meanwhile."""
         self._check()
         call = Call(function(*args, **kwargs), self._loop)
@@ -72,9 +82,13 @@ class Portal:
         return call
 
     def _check(self) -> None:
-        """Raises RuntimeError on the portal's own thread, EnvironmentUnavailable after a fork or `close`."""
+        """Raises RuntimeError on the portal's own thread, EnvironmentUnavailable after a fork or
+        `close`.
+        """
         if threading.current_thread() is self._thread:
-            raise RuntimeError("a blocking call inside on_output would wait for itself; use the async API there")
+            raise RuntimeError(
+                "a blocking call inside on_output would wait for itself; use the async API there"
+            )
         if os.getpid() != self._pid:
             raise EnvironmentUnavailable(
                 f"the environment was opened before a fork, by process {self._pid}, and only that one can use it; "
@@ -122,7 +136,9 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _close_collected(loop: asyncio.AbstractEventLoop, thread: threading.Thread, kept: Closable, pid: int) -> None:
+def _close_collected(
+    loop: asyncio.AbstractEventLoop, thread: threading.Thread, kept: Closable, pid: int
+) -> None:
     """Closes a collected object without waiting, because any thread may run the finalizer."""
     if os.getpid() != pid or not thread.is_alive():
         return
@@ -134,10 +150,14 @@ def _close_collected(loop: asyncio.AbstractEventLoop, thread: threading.Thread, 
             loop.stop()
 
     loop.call_soon_threadsafe(lambda: loop.create_task(close()))
-    warnings.warn(f"{kept!r} was never closed; use `with`, or close()", ResourceWarning, stacklevel=2)
+    warnings.warn(
+        f"{kept!r} was never closed; use `with`, or close()", ResourceWarning, stacklevel=2
+    )
 
 
-def _close_at_exit(loop: asyncio.AbstractEventLoop, thread: threading.Thread, kept: Closable, pid: int) -> None:
+def _close_at_exit(
+    loop: asyncio.AbstractEventLoop, thread: threading.Thread, kept: Closable, pid: int
+) -> None:
     """Closes an open object at the end of the program, with a short timeout."""
 
     async def close() -> None:

@@ -11,7 +11,9 @@ from hermetic.contract.notice import Notice
 
 
 class Notices(Stream[Notice]):
-    """Notices of background processes as they come; iterate over it, then `close` it, or use `with`."""
+    """Notices of background processes as they come; iterate over it, then `close` it, or use
+    `with`.
+    """
 
 
 class Toolbox(Face[toolbox.Toolbox], Closing):
@@ -31,7 +33,9 @@ class Toolbox(Face[toolbox.Toolbox], Closing):
 
     @property
     def approvals(self) -> Approvals:
-        """Pending requests, and what was allowed before; all but `attend` may be called from any thread."""
+        """Pending requests, and what was allowed before; all but `attend` may be called from any
+        thread.
+        """
         return self._held.approvals
 
     register = does(toolbox.Toolbox.register)

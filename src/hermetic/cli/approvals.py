@@ -21,11 +21,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="list|answer|watch")
     JSON(parser)
     JSON(actions.add_parser("list", help="what waits for an answer: --json"))
-    answer = actions.add_parser("answer", help="answer one: ID once|session|always|deny, --reason with deny")
+    answer = actions.add_parser(
+        "answer", help="answer one: ID once|session|always|deny, --reason with deny"
+    )
     answer.add_argument("id", metavar="ID", help="or the start of one that is unique")
     answer.add_argument("answer", choices=ANSWERS)
-    answer.add_argument("--reason", metavar="TEXT", default="", help="of a denial; the model reads it")
-    actions.add_parser("watch", help="ask at this terminal, until Ctrl-C; meanwhile every agent can ask")
+    answer.add_argument(
+        "--reason", metavar="TEXT", default="", help="of a denial; the model reads it"
+    )
+    actions.add_parser(
+        "watch", help="ask at this terminal, until Ctrl-C; meanwhile every agent can ask"
+    )
 
 
 def _approvals(arguments: argparse.Namespace) -> int:
@@ -69,9 +75,15 @@ async def _answer(id: str, answer: Answer, reason: str) -> int:
 async def _watch(_: Interrupts) -> int:
     """Asks at the terminal, one question after the other."""
     if not TerminalPrompt().is_there:
-        raise InvalidArgument("there is no terminal to ask at; `hermetic approvals answer` needs none")
+        raise InvalidArgument(
+            "there is no terminal to ask at; `hermetic approvals answer` needs none"
+        )
     turn, asking = asyncio.Lock(), dict[str, asyncio.Task[None]]()
-    async with ApprovalWatch(NAME) as watch, watch.changes() as changes, asyncio.TaskGroup() as tasks:
+    async with (
+        ApprovalWatch(NAME) as watch,
+        watch.changes() as changes,
+        asyncio.TaskGroup() as tasks,
+    ):
         with watch.attend():
             print("What agents want to do is asked here, until Ctrl-C.", flush=True)
             for request in watch.pending():
@@ -87,7 +99,8 @@ async def _watch(_: Interrupts) -> int:
 
 async def _ask(watch: ApprovalWatch, request: SharedRequest, turn: asyncio.Lock) -> None:
     async with turn:
-        with contextlib.suppress(TimeoutError, UnknownApproval):  # the end of every request is reported as such
+        # the end of every request is reported as such
+        with contextlib.suppress(TimeoutError, UnknownApproval):
             said = await TerminalPrompt(max(0.0, request.expires - time.time()))(request)
             reason = said.reason if isinstance(said, Denial) else ""
             await watch.answer(request.id, "deny" if isinstance(said, Denial) else said, reason)

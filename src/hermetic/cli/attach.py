@@ -1,4 +1,6 @@
-"""`hermetic attach` and `hermetic secret`: a process on our terminal, and a password typed into one."""
+"""`hermetic attach` and `hermetic secret`: a process on our terminal, and a password typed into
+one.
+"""
 
 import argparse
 import asyncio
@@ -18,7 +20,13 @@ from hermetic.cli.lookup import add_in_option, attached, find_process
 from hermetic.cli.opening import DenyRules, settings_here
 from hermetic.cli.report import one_line, user_name
 from hermetic.contract.endings import Ending
-from hermetic.contract.errors import ExecutionError, InputClosed, InvalidArgument, NotPermitted, Unsupported
+from hermetic.contract.errors import (
+    ExecutionError,
+    InputClosed,
+    InvalidArgument,
+    NotPermitted,
+    Unsupported,
+)
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.terminal import Terminal, terminal
@@ -28,9 +36,15 @@ from hermetic.session.terminal_modes import TerminalModes
 def _attach_arguments(parser: argparse.ArgumentParser) -> None:
     add_in_option(parser)
     parser.add_argument("id", metavar="ID", help="an id from `hermetic ps`, or the start of one")
-    parser.add_argument("--take", action="store_true", help="take the keyboard at once, also from another person")
-    parser.add_argument("--watch", action="store_true", help="type nothing, and leave its size alone")
-    parser.add_argument("--note", metavar="TEXT", default="", help="for the agent, when the keyboard is given back")
+    parser.add_argument(
+        "--take", action="store_true", help="take the keyboard at once, also from another person"
+    )
+    parser.add_argument(
+        "--watch", action="store_true", help="type nothing, and leave its size alone"
+    )
+    parser.add_argument(
+        "--note", metavar="TEXT", default="", help="for the agent, when the keyboard is given back"
+    )
 
 
 STDIN, STDOUT = 0, 1
@@ -80,7 +94,9 @@ class Keyboard:
         self.process = process
 
     async def write(self, data: bytes) -> None:
-        """Types the data, unless the user's own rules deny it or another person drives; earlier input stays typed."""
+        """Types the data, unless the user's own rules deny it or another person drives; earlier
+        input stays typed.
+        """
         try:
             await self.process.write(data)
         except NotPermitted as error:
@@ -101,7 +117,9 @@ class SharedKeyboard(Keyboard):
         self._terminal, self.is_watching = process, is_watching
 
     async def write(self, data: bytes) -> None:
-        """As `Keyboard.write`, with control if the process is an agent's and no other person has it."""
+        """As `Keyboard.write`, with control if the process is an agent's and no other person has
+        it.
+        """
         if not self._terminal.is_driving and not self._terminal.info.is_of_person:
             await self._terminal.status()
             if self._terminal.info.driver is None and self._terminal.info.input == "open":
@@ -129,7 +147,8 @@ async def show_process(
     can_detach: bool = True,
     ends_input: bool = False,
 ) -> Ending | None:
-    """Shows the process on our terminal and forwards what is typed. Returns its ending, or None after a detach.
+    """Shows the process on our terminal and forwards what is typed. Returns its ending, or None
+    after a detach.
 
     `ends_input`: the end of our input, where that is no terminal, is typed as ctrl-d.
     """
@@ -138,7 +157,9 @@ async def show_process(
     with _raw_terminal(can_detach) if is_raw else nullcontext(), _restored_modes() as modes:
         if is_raw and not keyboard.is_watching:
             await _follow_size(keyboard)
-        is_over = await _follow(environment, keyboard, interrupts, modes, DETACH if can_detach else b"", ends_input)
+        is_over = await _follow(
+            environment, keyboard, interrupts, modes, DETACH if can_detach else b"", ends_input
+        )
     return (await process.status()).ending if is_over else None
 
 
@@ -181,12 +202,17 @@ async def _follow(
 
 
 async def _pass_on(keyboard: Keyboard, has_terminal: bool, detach: bytes, ends_input: bool) -> bool:
-    """Forwards typed input until its end; True when the detach key was pressed. Forwards a terminal's end of input."""
+    """Forwards typed input until its end; True when the detach key was pressed.
+
+    Forwards a terminal's end of input.
+    """
     last = b"\n"
     with suppress(InputClosed):
         async for piece in pieces(STDIN):
             last = piece[-1:]
-            before, key, _ = piece.partition(detach) if detach and os.isatty(STDIN) else (piece, b"", b"")
+            before, key, _ = (
+                piece.partition(detach) if detach and os.isatty(STDIN) else (piece, b"", b"")
+            )
             if before and not keyboard.is_watching:
                 await keyboard.write(before)
             if key:
@@ -194,7 +220,8 @@ async def _pass_on(keyboard: Keyboard, has_terminal: bool, detach: bytes, ends_i
         if os.isatty(STDIN) and not has_terminal and not keyboard.is_watching:
             await keyboard.process.close_input()
         elif ends_input and not os.isatty(STDIN):
-            await keyboard.process.write(END_OF_INPUT if last == b"\n" else END_OF_INPUT * 2)  # the first ends the line
+            # the first ends the line
+            await keyboard.process.write(END_OF_INPUT if last == b"\n" else END_OF_INPUT * 2)
     return False
 
 
@@ -247,7 +274,9 @@ def _secret(arguments: argparse.Namespace) -> int:
     id = asyncio.run(_find_id(arguments))  # fails before the prompt appears
     secret = _read_secret(f"secret for {one_line(id)}: ")
     if not secret:
-        raise InvalidArgument("the line is empty: nothing was typed into the process", argument="secret")
+        raise InvalidArgument(
+            "the line is empty: nothing was typed into the process", argument="secret"
+        )
     asyncio.run(_write_secret(arguments, secret))
     return 0
 
@@ -262,7 +291,10 @@ async def _find_id(arguments: argparse.Namespace) -> str:
     async with attached(arguments.within) as environments:
         found = await find_process(environments, arguments.id)
         if found.info.ending is not None:
-            raise InputClosed(f"process {found.info.id} has ended; nobody reads a secret", process_id=found.info.id)
+            raise InputClosed(
+                f"process {found.info.id} has ended; nobody reads a secret",
+                process_id=found.info.id,
+            )
         return found.info.id
 
 

@@ -31,7 +31,11 @@ from hermetic.tools.code.arguments import CodeLimits, CodeOptions
 
 def _code_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_options(parser)
-    parser.add_argument("--task", metavar="T", help="run in the environment of this task, opened if it does not live")
+    parser.add_argument(
+        "--task",
+        metavar="T",
+        help="run in the environment of this task, opened if it does not live",
+    )
     parser.add_argument(
         "--timeout",
         metavar="S",
@@ -44,7 +48,9 @@ def _code_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help=f"most calls of tools (default: as your settings say, else {CODE_CALLS})",
     )
-    parser.add_argument("--isolated", action="store_true", help="run the script itself in a sandbox")
+    parser.add_argument(
+        "--isolated", action="store_true", help="run the script itself in a sandbox"
+    )
     parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     parser.add_argument("script", metavar="SCRIPT.py")
 
@@ -73,7 +79,8 @@ def _code(arguments: argparse.Namespace) -> int:
     answer = run_interruptibly(lambda interrupts: _run(arguments, code, interrupts))
     if arguments.json:
         print_json(answer)
-    elif answer.get("error") and STDERR not in answer["output"]:  # else the script has printed the error
+    # else the script has printed the error
+    elif answer.get("error") and STDERR not in answer["output"]:
         report_error(answer["error"], NOT_DONE)
     return _exit_code(answer)
 
@@ -141,7 +148,9 @@ def _read(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"{path} cannot be read: {error}; give a Python script", argument="script") from None
+        raise InvalidArgument(
+            f"{path} cannot be read: {error}; give a Python script", argument="script"
+        ) from None
 
 
 def _print_progress(task: str, text: str) -> None:

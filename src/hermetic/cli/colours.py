@@ -1,7 +1,7 @@
 """Colours of errors, states and verdicts, where the reader wants them.
 
-NO_COLOR and TERM=dumb turn them off, FORCE_COLOR and CLICOLOR_FORCE turn them on for files and pipes too, CLICOLOR=0
-turns them off at a terminal. The order is that of Python itself.
+NO_COLOR and TERM=dumb turn them off, FORCE_COLOR and CLICOLOR_FORCE turn them on for files and
+pipes too, CLICOLOR=0 turns them off at a terminal. The order is that of Python itself.
 """
 
 import os
@@ -10,11 +10,23 @@ from typing import TextIO
 RED, GREEN, YELLOW, BOLD, DIM = "31", "32", "33", "1", "2"
 
 _STATES = {
-    "alive": GREEN, "running": GREEN, "ok": GREEN, "safe": GREEN,
-    "connecting": YELLOW, "stalled": YELLOW, "full": YELLOW, "busy": YELLOW, "weak": YELLOW, "caution": YELLOW,
-    "frozen": YELLOW, "missing": YELLOW,
-    "gone": RED, "broken": RED, "damaged": RED, "dangerous": RED,
-}  # fmt: skip
+    "alive": GREEN,
+    "running": GREEN,
+    "ok": GREEN,
+    "safe": GREEN,
+    "connecting": YELLOW,
+    "stalled": YELLOW,
+    "full": YELLOW,
+    "busy": YELLOW,
+    "weak": YELLOW,
+    "caution": YELLOW,
+    "frozen": YELLOW,
+    "missing": YELLOW,
+    "gone": RED,
+    "broken": RED,
+    "damaged": RED,
+    "dangerous": RED,
+}
 
 
 def has_colours(stream: TextIO) -> bool:
@@ -34,7 +46,9 @@ def paint(text: str, colour: str) -> str:
 
 
 def state(text: str) -> str:
-    """A state or verdict in its colour; what is as it should be in the plain one, if it is no state of its own."""
+    """A state or verdict in its colour; what is as it should be in the plain one, if it is no state
+    of its own.
+    """
     if text.startswith("exited with code 0"):
         return text
     if text.startswith(("exited", "ended by", "timed out", "lost", "out of memory")):

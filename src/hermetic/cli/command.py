@@ -16,7 +16,9 @@ FAILED, BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 
 class _Help(argparse.HelpFormatter):
-    """Wraps paragraphs, and keeps those with indented lines, which are examples and lists, as they are."""
+    """Wraps paragraphs, and keeps those with indented lines, which are examples and lists, as they
+    are.
+    """
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         fill = super()._fill_text
@@ -66,7 +68,9 @@ JSON = option("--json", action="store_true", help="as JSON")
 def report_output_error(error: OSError, code: int) -> int:
     """Reports that our output cannot be written and discards the rest; returns the code."""
     discard_output()
-    return report_error(f"{error.strerror or error}; look at where the output goes, or send it elsewhere", code)
+    return report_error(
+        f"{error.strerror or error}; look at where the output goes, or send it elsewhere", code
+    )
 
 
 def report_error(error: BaseException | str, code: int) -> int:

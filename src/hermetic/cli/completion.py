@@ -1,6 +1,8 @@
-"""`hermetic completion`: a script that teaches a shell the commands, their options, and what options and commands take.
+"""`hermetic completion`: a script that teaches a shell the commands, their options, and what
+options and commands take.
 
-Ids and tasks are asked for when they are completed: `hermetic completion --names processes` prints them.
+Ids and tasks are asked for when they are completed: `hermetic completion --names processes` prints
+them.
 """
 
 import argparse
@@ -42,9 +44,15 @@ complete -o filenames -F _hermetic hermetic
 """
 # What the operands of a command and the values of an option are, by their names in the help.
 _NAMES = {
-    "ID": "processes", "ID…": "processes", "NAME": "names", "TASK": "tasks", "TASK…": "tasks", "T": "tasks",
-    "ENV": "tasks", "ID | TASK | -- COMMAND…": "names",
-}  # fmt: skip
+    "ID": "processes",
+    "ID…": "processes",
+    "NAME": "names",
+    "TASK": "tasks",
+    "TASK…": "tasks",
+    "T": "tasks",
+    "ENV": "tasks",
+    "ID | TASK | -- COMMAND…": "names",
+}
 _OTHER_IDS = ("approvals", "serve")  # whose ids are not those of processes
 
 
@@ -60,7 +68,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     shell = parser.add_mutually_exclusive_group(required=True)
     shell.add_argument("shell", nargs="?", choices=("bash", "zsh", "fish"))
     shell.add_argument(
-        "--names", choices=("processes", "tasks", "names"), help="what the scripts ask for: ids and tasks, one a line"
+        "--names",
+        choices=("processes", "tasks", "names"),
+        help="what the scripts ask for: ids and tasks, one a line",
     )
 
 
@@ -68,20 +78,32 @@ def _main(arguments: argparse.Namespace) -> int:
     if arguments.names:
         print("".join(f"{name}\n" for name in asyncio.run(_names(arguments.names))), end="")
         return 0
-    known = {name: _known(name, entry.module.COMMANDS[name]) for name, entry in arguments.commands.items()}
+    known = {
+        name: _known(name, entry.module.COMMANDS[name])
+        for name, entry in arguments.commands.items()
+    }
     meanings = {name: entry.meaning for name, entry in arguments.commands.items()}
-    print(_fish(known, meanings) if arguments.shell == "fish" else _bash(known, arguments.shell), end="")
+    print(
+        _fish(known, meanings) if arguments.shell == "fish" else _bash(known, arguments.shell),
+        end="",
+    )
     return 0
 
 
 async def _names(which: str) -> list[str]:
     """Tasks, ids of processes, or both. Those that a shell would split or expand are left out."""
-    found = [] if which == "processes" else [record.task or record.id for record in Records(runtime_root()).all()]
+    found = (
+        []
+        if which == "processes"
+        else [record.task or record.id for record in Records(runtime_root()).all()]
+    )
     if which != "tasks":
         async with attached() as environments:
             listed = await asyncio.gather(*map(processes_of, environments))
         found += [process.info.id for processes in listed for process in processes]
-    return [name for name in found if name.replace("-", "").replace("_", "").replace(".", "").isalnum()]
+    return [
+        name for name in found if name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    ]
 
 
 def _known(name: str, command: Command) -> _Known:
@@ -105,7 +127,9 @@ def _bash(known: Mapping[str, _Known], shell: str) -> str:
         for name, one in known.items()
     )
     values = f'    --env) words="{_words(catalog.kinds())}" takes="" ;;\n    --task|--in) words="" takes=tasks ;;'
-    return (_ZSH if shell == "zsh" else "") + _BASH.format(commands=_words(known), cases=cases, values=values)
+    return (_ZSH if shell == "zsh" else "") + _BASH.format(
+        commands=_words(known), cases=cases, values=values
+    )
 
 
 def _words(names: Iterable[str]) -> str:

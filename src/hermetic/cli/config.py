@@ -16,14 +16,19 @@ from hermetic.contract.errors import InvalidArgument
 def _config(given: argparse.Namespace) -> int:
     """Prints the settings; passwords are not shown."""
     if given.directory is not None and not os.path.isdir(given.directory):
-        raise InvalidArgument(f"there is no directory {given.directory}; name one that exists", argument="directory")
+        raise InvalidArgument(
+            f"there is no directory {given.directory}; name one that exists", argument="directory"
+        )
     settings = load(given.directory)
     listed = _listed(settings)
     if given.json:
         sources = {name: settings.places.get(name) for name in listed}
         print_json({"settings": listed, "places": sources, "notes": settings.notes})
         return 0
-    rows = [(name, _shown(value), settings.places.get(name, "default")) for name, value in listed.items()]
+    rows = [
+        (name, _shown(value), settings.places.get(name, "default"))
+        for name, value in listed.items()
+    ]
     print_table(("SETTING", "VALUE", "FROM"), rows)
     for note in settings.notes:
         print(f"note: {one_line(note)}")
@@ -38,7 +43,9 @@ def _listed(settings: Settings) -> dict[str, Any]:
             is_secret = section == "sudo" and value is not None
             listed[f"{section}.{name}"] = "(hidden)" if is_secret else value
     kind = settings.environment.kind
-    return listed | {f"environments.{kind}.{name}": value for name, value in settings.options.items()}
+    return listed | {
+        f"environments.{kind}.{name}": value for name, value in settings.options.items()
+    }
 
 
 def _shown(value: Any) -> str:
@@ -54,7 +61,10 @@ The settings that hold here, and where each comes from.
 
   hermetic config
   hermetic config ~/app --json""",
-        takes(option("directory", metavar="DIRECTORY", nargs="?", help="instead of the current one"), JSON),
+        takes(
+            option("directory", metavar="DIRECTORY", nargs="?", help="instead of the current one"),
+            JSON,
+        ),
         _config,
     ),
 }

@@ -17,7 +17,9 @@ PIECE_BYTES = 1 << 16
 class LogCopy:
     """Passes a log to `write` from an offset on, as it grows."""
 
-    def __init__(self, environment: Environment, log: str, write: Callable[[bytes], object], offset: int = 0) -> None:
+    def __init__(
+        self, environment: Environment, log: str, write: Callable[[bytes], object], offset: int = 0
+    ) -> None:
         self.position = offset
         self.dropped = 0  # bytes dropped by the log's cap before they were read
         self._environment = environment
@@ -26,7 +28,9 @@ class LogCopy:
 
     async def to_the_end(self) -> None:
         """Returns when the process has ended and its whole log has been written."""
-        while not self._take(await self._environment.read_log(self._log, self.position, wait=LONG_WAIT)).ended:
+        while not self._take(
+            await self._environment.read_log(self._log, self.position, wait=LONG_WAIT)
+        ).ended:
             pass
 
     async def to_now(self) -> None:
@@ -42,7 +46,9 @@ class LogCopy:
 
 
 async def feed(process: Process, fd: int = 0) -> None:
-    """Forwards a descriptor to the process, then closes its input; stops when the process closed it."""
+    """Forwards a descriptor to the process, then closes its input; stops when the process closed
+    it.
+    """
     try:
         async for piece in pieces(fd):
             await process.write(piece)
@@ -82,4 +88,6 @@ def has_input(fd: int = 0) -> bool:
         seen = os.fstat(fd)
     except OSError:
         return False
-    return not os.isatty(fd) and not (stat.S_ISCHR(seen.st_mode) and os.path.samestat(seen, os.stat(os.devnull)))
+    return not os.isatty(fd) and not (
+        stat.S_ISCHR(seen.st_mode) and os.path.samestat(seen, os.stat(os.devnull))
+    )

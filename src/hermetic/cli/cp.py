@@ -31,7 +31,9 @@ class _Target(NamedTuple):
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SOURCE", help="a path here, TASK:PATH, or - for standard input")
+    parser.add_argument(
+        "source", metavar="SOURCE", help="a path here, TASK:PATH, or - for standard input"
+    )
     parser.add_argument(
         "target",
         metavar="TARGET",
@@ -42,7 +44,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _main(arguments: argparse.Namespace) -> int:
     source, target = _parsed(arguments.source), _parsed(arguments.target)
     if (source.task is None) == (target.task is None):
-        raise InvalidArgument("one of SOURCE and TARGET is in an environment: TASK:PATH", argument="source")
+        raise InvalidArgument(
+            "one of SOURCE and TARGET is in an environment: TASK:PATH", argument="source"
+        )
     try:
         return run_interruptibly(lambda _: _copy(source, target))
     except OSError as error:
@@ -78,11 +82,15 @@ async def _copy_between(environment: Environment, source: _Target, target: _Targ
 
 
 async def _copy_stream(environment: Environment, source: _Target, target: _Target) -> None:
-    """One file from standard input, or to standard output, by a file aside: neither gets half of it."""
+    """One file from standard input, or to standard output, by a file aside: neither gets half of
+    it.
+    """
     there = target.path if source.task is None else source.path
     status = await environment.file_status(there, missing=source.task is None)
     if status.kind == "directory":
-        raise InvalidArgument(f"{there} is a directory; standard input and output take one file", argument="source")
+        raise InvalidArgument(
+            f"{there} is a directory; standard input and output take one file", argument="source"
+        )
     with TemporaryDirectory(prefix="hermetic-cp-") as directory:
         aside = os.path.join(directory, "file")
         if source.task is None:
@@ -121,19 +129,29 @@ async def _copy_out(environment: Environment, source: str, target: str) -> None:
 
 
 def _local(source: str) -> tuple[bool, str]:
-    """Whether a path here is a directory, and its name. Raises InvalidArgument where there is nothing."""
+    """Whether a path here is a directory, and its name.
+
+    Raises InvalidArgument where there is nothing.
+    """
     if not os.path.exists(source):
-        raise InvalidArgument(f"there is no {source} here; name a file or a directory, or TASK:PATH", argument="source")
+        raise InvalidArgument(
+            f"there is no {source} here; name a file or a directory, or TASK:PATH",
+            argument="source",
+        )
     return os.path.isdir(source), os.path.basename(os.path.abspath(source))
 
 
 def _name(source: str, resolved: str) -> str:
-    """The name of a source as the user wrote it: a link inside must not choose the name of a file here."""
+    """The name of a source as the user wrote it: a link inside must not choose the name of a file
+    here.
+    """
     name = posixpath.basename(posixpath.normpath(source))
     if name in ("", ".", ".."):
         name = posixpath.basename(resolved)
     if not name:
-        raise InvalidArgument("the whole root cannot be copied; name a file or directory", argument="source")
+        raise InvalidArgument(
+            "the whole root cannot be copied; name a file or directory", argument="source"
+        )
     return name
 
 

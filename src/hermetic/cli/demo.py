@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 
 from hermetic.cli.colours import has_colours
 from hermetic.cli.command import Command, option, report_error, takes
-from hermetic.cli.opening import DenyRules, add_environment_options, choose, option_errors, settings_here
+from hermetic.cli.opening import (
+    DenyRules,
+    add_environment_options,
+    choose,
+    option_errors,
+    settings_here,
+)
 from hermetic.cli.progress import slow_start
 from hermetic.cli.report import one_line, span
 from hermetic.cli.serve import check_installed, recorded
@@ -56,7 +62,9 @@ def _demo(given: argparse.Namespace) -> int:
 
 @contextmanager
 def _console() -> Iterator[None]:
-    """The console in the background, with its URL printed; a line on why it is missing where it cannot be had."""
+    """The console in the background, with its URL printed; a line on why it is missing where it
+    cannot be had.
+    """
     try:
         check_installed()
         if not static_files.is_built():
@@ -82,7 +90,9 @@ def _history() -> Iterator[None]:
     if readline is None:
         yield
         return
-    path = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state", "hermetic", "demo-history").expanduser()
+    path = Path(
+        os.environ.get("XDG_STATE_HOME") or "~/.local/state", "hermetic", "demo-history"
+    ).expanduser()
     readline.set_history_length(MOST_HISTORY)
     with suppress(OSError):
         readline.read_history_file(path)
@@ -102,7 +112,9 @@ async def _open(given: argparse.Namespace) -> Environment:
         environment = await open_environment(chosen.kind, **chosen.options)
     DenyRules(chosen.settings).guard_environment(environment)
     opened = span(time.perf_counter() - began)
-    print(f"Opened a {environment.kind} environment, {environment.id}, in {opened}. Nothing was installed.")
+    print(
+        f"Opened a {environment.kind} environment, {environment.id}, in {opened}. Nothing was installed."
+    )
     return environment
 
 
@@ -146,7 +158,10 @@ STEPS = {
         'cd /tmp; export PROJECT=demo; greet() { echo "hello from $PROJECT, in $PWD"; }',
         "greet",
     ),
-    "`exit 3` costs nothing: the shell is back as it was before that command": ("PROJECT=lost; exit 3", "greet"),
+    "`exit 3` costs nothing: the shell is back as it was before that command": (
+        "PROJECT=lost; exit 3",
+        "greet",
+    ),
 }
 
 
@@ -155,10 +170,15 @@ class Tour:
 
     def __init__(self, environment: Environment, *, color: bool) -> None:
         self._environment = environment
-        self._bold, self._dim, self._plain = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if color else ("", "", "")
+        self._bold, self._dim, self._plain = (
+            ("\x1b[1m", "\x1b[2m", "\x1b[0m") if color else ("", "", "")
+        )
 
     async def run(self) -> None:
-        """Runs every step. The console shows the newest first: the many commands of one step come before the others."""
+        """Runs every step.
+
+        The console shows the newest first: the many commands of one step come before the others.
+        """
         await self._speed()
         for title, commands in STEPS.items():
             self._title(title)
@@ -172,11 +192,15 @@ class Tour:
         mark = f"{600 + secrets.randbelow(300)}.{secrets.randbelow(10**6):06}"
         text = f"setsid sleep {mark} & (nohup sleep {mark} >/dev/null 2>&1 &) ; echo started; sleep {mark}"
         await self._show(text, timeout=0.3)
-        left = await self._environment.run("grep -lsaF -f - /proc/[0-9]*/cmdline | wc -l", stdin=mark)
+        left = await self._environment.run(
+            "grep -lsaF -f - /proc/[0-9]*/cmdline | wc -l", stdin=mark
+        )
         print(f"  processes left of it: {left.output.strip()}")
 
     async def _background(self) -> None:
-        self._title("A background process; its output is read by offset, by any client, as often as it likes")
+        self._title(
+            "A background process; its output is read by offset, by any client, as often as it likes"
+        )
         process = await self._environment.start("for i in 1 2 3; do echo line $i; sleep 0.1; done")
         print(f"  {self._bold}started {process.id}{self._plain}, pid {process.pid}")
         chunk = await process.read(wait=10)
@@ -199,7 +223,9 @@ class Tour:
             await (await asyncio.create_subprocess_exec("bash", "-c", "true")).wait()
             fresh.append(time.perf_counter() - began)
         print(f"  in this session: {span(statistics.median(kept))} (median, from asyncio)")
-        print(f"  in a bash started for it: {span(statistics.median(fresh))} (asyncio.create_subprocess_exec)")
+        print(
+            f"  in a bash started for it: {span(statistics.median(fresh))} (asyncio.create_subprocess_exec)"
+        )
 
     async def _show(self, text: str, timeout: float | None = None) -> None:
         limited = "" if timeout is None else f"{self._dim}   (timeout {timeout:g} s){self._plain}"
@@ -224,7 +250,11 @@ Opens an environment, runs commands in it and tells what happened; then takes yo
         takes(
             add_environment_options,
             option("--once", "--no-prompt", action="store_true", help="leave after the tour"),
-            option("--console", action="store_true", help="show it in the browser too, while commands are taken"),
+            option(
+                "--console",
+                action="store_true",
+                help="show it in the browser too, while commands are taken",
+            ),
         ),
         _demo,
     ),

@@ -28,9 +28,18 @@ class Entry(NamedTuple):
     module: Any
 
 
-# A module is imported when one of its commands is used: `hermetic version` does not wait for the others.
-_RUN, _ATTACH, _MANAGE = Lazy("hermetic.cli.run"), Lazy("hermetic.cli.attach"), Lazy("hermetic.cli.manage")
-_WATCH, _STOP, _RECORD = Lazy("hermetic.cli.watch"), Lazy("hermetic.cli.stop"), Lazy("hermetic.cli.record")
+# A module is imported when one of its commands is used: `hermetic version` does not wait for the
+# others.
+_RUN, _ATTACH, _MANAGE = (
+    Lazy("hermetic.cli.run"),
+    Lazy("hermetic.cli.attach"),
+    Lazy("hermetic.cli.manage"),
+)
+_WATCH, _STOP, _RECORD = (
+    Lazy("hermetic.cli.watch"),
+    Lazy("hermetic.cli.stop"),
+    Lazy("hermetic.cli.record"),
+)
 COMMANDS: Mapping[str, Entry] = {
     "run": Entry("run a command, stream its output, exit with its code", _RUN),
     "shell": Entry("an interactive shell in an environment", _RUN),
@@ -56,13 +65,21 @@ COMMANDS: Mapping[str, Entry] = {
     "rm": Entry("end environments and all that runs in them", _MANAGE),
     "gc": Entry("remove what killed processes left", _MANAGE),
     "policy": Entry("what a command would do, and why", Lazy("hermetic.cli.policy")),
-    "config": Entry("the settings in use here, and the source of each", Lazy("hermetic.cli.config")),
-    "serve": Entry("the console: a page with environments, commands, terminals", Lazy("hermetic.cli.serve")),
+    "config": Entry(
+        "the settings in use here, and the source of each", Lazy("hermetic.cli.config")
+    ),
+    "serve": Entry(
+        "the console: a page with environments, commands, terminals", Lazy("hermetic.cli.serve")
+    ),
     "mcp": Entry("the tools for an MCP client, such as Claude Code", Lazy("hermetic.cli.mcp")),
     "demo": Entry("show what Hermetic does, then take commands", Lazy("hermetic.cli.demo")),
     "doctor": Entry("what works here, what not, and what to do", Lazy("hermetic.cli.doctor")),
-    "completion": Entry("completion of commands and options for your shell", Lazy("hermetic.cli.completion")),
-    "runtime": Entry("the portable Python and bash for images without them", Lazy("hermetic.cli.runtime")),
+    "completion": Entry(
+        "completion of commands and options for your shell", Lazy("hermetic.cli.completion")
+    ),
+    "runtime": Entry(
+        "the portable Python and bash for images without them", Lazy("hermetic.cli.runtime")
+    ),
     "version": Entry("the version of Hermetic", Lazy("hermetic.cli.version")),
 }
 
@@ -94,14 +111,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = [*words[1:2], "--help"]
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         near = did_you_mean(words[0], COMMANDS)
-        return report_error(f"no command {words[0]!r}; {near}there are {', '.join(COMMANDS)}", BAD_USAGE)
-    command: Command | None = COMMANDS[words[0]].module.COMMANDS[words[0]] if words and words[0] in COMMANDS else None
+        return report_error(
+            f"no command {words[0]!r}; {near}there are {', '.join(COMMANDS)}", BAD_USAGE
+        )
+    command: Command | None = (
+        COMMANDS[words[0]].module.COMMANDS[words[0]] if words and words[0] in COMMANDS else None
+    )
     parser, options = _parser(words[0] if command else None, command)
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
         near = did_you_mean(unknown[0].partition("=")[0], options)
         tells = " ".join(["hermetic", *words[:1]]) if command else "hermetic"
-        return report_error(f"unknown: {' '.join(unknown)}; {near}`{tells} --help` tells the options", BAD_USAGE)
+        return report_error(
+            f"unknown: {' '.join(unknown)}; {near}`{tells} --help` tells the options", BAD_USAGE
+        )
     if command is None:
         parser.print_help(sys.stderr)
         return BAD_USAGE
@@ -124,7 +147,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(chosen: str | None, command: Command | None) -> tuple[Parser, list[str]]:
-    """The parser of all commands, in which only the chosen one knows its arguments; and that one's options."""
+    """The parser of all commands, in which only the chosen one knows its arguments; and that one's
+    options.
+    """
     parser = Parser(
         prog="hermetic",
         usage="hermetic COMMAND [OPTION…]",
@@ -135,7 +160,9 @@ def _parser(chosen: str | None, command: Command | None) -> tuple[Parser, list[s
     subparsers = parser.add_subparsers(metavar="COMMAND", prog="hermetic", help=argparse.SUPPRESS)
     for name in COMMANDS:
         if name == chosen and command is not None:
-            command.declare(subparsers.add_parser(name, description=command.description, usage=command.usage))
+            command.declare(
+                subparsers.add_parser(name, description=command.description, usage=command.usage)
+            )
         else:
             subparsers.add_parser(name)
     helped = subparsers.choices[chosen] if chosen is not None else parser
@@ -148,4 +175,6 @@ def _overview() -> str:
     for title, names in GROUPS.items():
         lines = [f"  {name:<12}{COMMANDS[name].meaning}" for name in names.split()]
         parts.append("\n".join([f"{title}:", *lines]))
-    return "\n\n".join([*parts, "`hermetic COMMAND --help` has the options of a command, and examples."])
+    return "\n\n".join(
+        [*parts, "`hermetic COMMAND --help` has the options of a command, and examples."]
+    )

@@ -1,4 +1,7 @@
-"""`hermetic doctor`: what works here, what does not, and what to do. Each check tries the thing itself."""
+"""`hermetic doctor`: what works here, what does not, and what to do.
+
+Each check tries the thing itself.
+"""
 
 import argparse
 import asyncio
@@ -32,7 +35,9 @@ def _doctor(arguments: argparse.Namespace) -> int:
         print_json(checks)
     else:
         for check in checks:
-            print(f"{shown_state(f'{check.state:8}', sys.stdout)} {check.name:18} {one_line(check.found, 160)}")
+            print(
+                f"{shown_state(f'{check.state:8}', sys.stdout)} {check.name:18} {one_line(check.found, 160)}"
+            )
             if check.advice:
                 print(f"{'':27} → {one_line(check.advice, 300)}")
     is_well = all(check.state in ("ok", "weak") for check in checks if check.name in NEEDED)
@@ -70,27 +75,42 @@ def _aliases(checks: list[Check]) -> list[Check]:
 def _python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
     if not sys.executable:
-        return Check(name="python", state="broken", found=version, advice="start Python by its path")
+        return Check(
+            name="python", state="broken", found=version, advice="start Python by its path"
+        )
     return Check(name="python", state="ok", found=f"{version} at {sys.executable}")
 
 
 async def _bash() -> Check:
     path = shutil.which("bash")
     if path is None:
-        return Check(name="bash", state="missing", found="no bash on PATH", advice="install bash; sessions need it")
-    code, said = await probe([path, "-c", "echo ${BASH_VERSINFO[0]} ${BASH_VERSINFO[1]} $BASH_VERSION"])
+        return Check(
+            name="bash",
+            state="missing",
+            found="no bash on PATH",
+            advice="install bash; sessions need it",
+        )
+    code, said = await probe(
+        [path, "-c", "echo ${BASH_VERSINFO[0]} ${BASH_VERSINFO[1]} $BASH_VERSION"]
+    )
     words = said.split()
     if code != 0 or len(words) < 3:
-        return Check(name="bash", state="broken", found=said or f"exit code {code}", advice=f"repair {path}")
+        return Check(
+            name="bash", state="broken", found=said or f"exit code {code}", advice=f"repair {path}"
+        )
     if (int(words[0]), int(words[1])) < OLDEST_BASH:
-        return Check(name="bash", state="broken", found=words[2], advice="install bash 4.4 or newer")
+        return Check(
+            name="bash", state="broken", found=words[2], advice="install bash 4.4 or newer"
+        )
     return Check(name="bash", state="ok", found=f"{words[2]} at {path}")
 
 
 def _subreaper() -> Check:
     """Whether a resident can adopt orphans."""
     try:
-        answer = ctypes.CDLL(None, use_errno=True).prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(ctypes.c_int()), 0, 0, 0)
+        answer = ctypes.CDLL(None, use_errno=True).prctl(
+            PR_GET_CHILD_SUBREAPER, ctypes.byref(ctypes.c_int()), 0, 0, 0
+        )
     except (OSError, AttributeError) as error:
         answer, seen = -1, str(error)
     else:
@@ -105,9 +125,13 @@ def _runtime_directory() -> Check:
     try:
         root = runtime_root()
     except ConfigError as error:
-        return Check(name="runtime directory", state="broken", found=str(error), advice="see the message")
+        return Check(
+            name="runtime directory", state="broken", found=str(error), advice="see the message"
+        )
     count = len(Records(root).all())
-    return Check(name="runtime directory", state="ok", found=f"{root}, {count} environments remembered")
+    return Check(
+        name="runtime directory", state="ok", found=f"{root}, {count} environments remembered"
+    )
 
 
 def _spool() -> Check:
@@ -117,7 +141,9 @@ def _spool() -> Check:
         return Check(name="spool", state="broken", found=str(error), advice="see the message")
     if base is None:
         advice = "set HERMETIC_SPOOL_DIR to one; without it only the ends of long outputs are kept"
-        return Check(name="spool", state="weak", found="no directory on a disk can be written", advice=advice)
+        return Check(
+            name="spool", state="weak", found="no directory on a disk can be written", advice=advice
+        )
     free = shutil.disk_usage(base).free
     return Check(name="spool", state="ok", found=f"{base}, {free >> 20} MiB free")
 
@@ -126,13 +152,21 @@ async def _local() -> Check:
     """Opens an environment and runs a command in it."""
     began = time.perf_counter()
     try:
-        async with asyncio.timeout(PROBE_SECONDS * 4), open_environment("local", lease=30) as environment:
+        async with (
+            asyncio.timeout(PROBE_SECONDS * 4),
+            open_environment("local", lease=30) as environment,
+        ):
             opened = time.perf_counter()
             result = await environment.run("echo works")
             ran = time.perf_counter()
             weak = (await environment.info()).weak
     except (ExecutionError, TimeoutError) as error:
-        return Check(name="local", state="broken", found=str(error) or "no answer in time", advice="see the message")
+        return Check(
+            name="local",
+            state="broken",
+            found=str(error) or "no answer in time",
+            advice="see the message",
+        )
     if result.output != "works\n":
         found = f"{result.ending}, {result.output!r}"
         return Check(name="local", state="broken", found=found, advice="look at your shell profile")
@@ -167,7 +201,9 @@ def _web() -> Check:
     usable = [name for name, why in missing.items() if why is None]
     advice = "; ".join(dict.fromkeys(filter(None, missing.values())))
     found = f"{' and '.join(usable) or 'neither web_search nor web_extract'} can be used"
-    state: Literal["ok", "weak", "missing"] = "missing" if not usable else "weak" if advice else "ok"
+    state: Literal["ok", "weak", "missing"] = (
+        "missing" if not usable else "weak" if advice else "ok"
+    )
     return Check(name="web", state=state, found=found, advice=advice)
 
 

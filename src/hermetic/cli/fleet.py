@@ -1,4 +1,6 @@
-"""`hermetic fleet run`: a batch of commands, each in an environment of its own, resumed after a crash."""
+"""`hermetic fleet run`: a batch of commands, each in an environment of its own, resumed after a
+crash.
+"""
 
 import argparse
 import hashlib
@@ -7,7 +9,13 @@ from pathlib import Path
 
 from hermetic.cli.command import FAILED, Command, report_error
 from hermetic.cli.interrupts import Interrupts, run_interruptibly
-from hermetic.cli.opening import DenyRules, add_environment_options, choose, current_directory, option_errors
+from hermetic.cli.opening import (
+    DenyRules,
+    add_environment_options,
+    choose,
+    current_directory,
+    option_errors,
+)
 from hermetic.cli.progress import Progress, log_progress
 from hermetic.cli.report import print_json
 from hermetic.contract.errors import InvalidArgument
@@ -22,16 +30,26 @@ INCOMPLETE = 3  # some tasks have no result, or were lost
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=["run"], help="run: the tasks that have no result yet")
     add_environment_options(parser)
-    parser.add_argument("--tasks", metavar="FILE", required=True, help='JSON lines: {"id": …, "command": …}')
+    parser.add_argument(
+        "--tasks", metavar="FILE", required=True, help='JSON lines: {"id": …, "command": …}'
+    )
     meaning = "where results are written, and resumed from (default: FILE.results.jsonl)"
     parser.add_argument("--results", metavar="FILE", help=meaning)
-    parser.add_argument("--limit", metavar="N", type=int, default=LIMIT, help="tasks at once (%(default)s)")
+    parser.add_argument(
+        "--limit", metavar="N", type=int, default=LIMIT, help="tasks at once (%(default)s)"
+    )
     meaning = "further tries for an environment that does not open (%(default)s)"
     parser.add_argument("--retries", metavar="N", type=int, default=RETRIES, help=meaning)
-    parser.add_argument("--timeout", metavar="S", type=float, help="seconds for a task that names none")
-    parser.add_argument("--warm", metavar="N", type=int, default=0, help="environments that are started ahead (0)")
     parser.add_argument(
-        "--rerun-lost", action="store_true", help="run tasks again whose environment was gone before their result"
+        "--timeout", metavar="S", type=float, help="seconds for a task that names none"
+    )
+    parser.add_argument(
+        "--warm", metavar="N", type=int, default=0, help="environments that are started ahead (0)"
+    )
+    parser.add_argument(
+        "--rerun-lost",
+        action="store_true",
+        help="run tasks again whose environment was gone before their result",
     )
     meaning = "most bytes of output in a result (%(default)s)"
     parser.add_argument("--output-bytes", metavar="N", type=int, default=OUTPUT, help=meaning)
@@ -48,7 +66,9 @@ def _main(arguments: argparse.Namespace) -> int:
         print(summary)
     if summary.open or summary.lost:
         problem = summary.problem or "--rerun-lost runs lost tasks again"
-        return report_error(f"{summary.open + summary.lost} tasks have no result: {problem}", INCOMPLETE)
+        return report_error(
+            f"{summary.open + summary.lost} tasks have no result: {problem}", INCOMPLETE
+        )
     return FAILED if summary.failed or summary.timed_out else 0
 
 
@@ -57,7 +77,9 @@ async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> BatchSu
         if getattr(arguments, name) < 1:
             raise InvalidArgument(f"--{name.replace('_', '-')} must be at least 1", argument=name)
     if arguments.timeout is not None and not arguments.timeout > 0:
-        raise InvalidArgument("--timeout is seconds above zero; leave it out for no limit", argument="timeout")
+        raise InvalidArgument(
+            "--timeout is seconds above zero; leave it out for no limit", argument="timeout"
+        )
     path = Path(arguments.tasks)
     tasks = read_tasks(path)
     results = Path(current_directory(), arguments.results or f"{path}.results.jsonl")
@@ -71,10 +93,16 @@ async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> BatchSu
     with option_errors(), opened(results, chosen.kind, tasks, name) as journal:
         async with Fleet(chosen.kind, warm=arguments.warm, **chosen.options) as fleet:
             batch = Batch(
-                fleet, journal, tasks, limit=arguments.limit, retries=arguments.retries, timeout=arguments.timeout,
-                reruns_lost=arguments.rerun_lost, output_bytes=arguments.output_bytes,
+                fleet,
+                journal,
+                tasks,
+                limit=arguments.limit,
+                retries=arguments.retries,
+                timeout=arguments.timeout,
+                reruns_lost=arguments.rerun_lost,
+                output_bytes=arguments.output_bytes,
                 prepare=rules.guard_environment,
-            )  # fmt: skip
+            )
             with Progress(f"{len(tasks)} tasks") as shown:
                 if sys.stderr.isatty():
                     return await batch.run(lambda now: shown.say(str(now)))

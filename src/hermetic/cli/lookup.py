@@ -44,7 +44,9 @@ class KnownProcess(NamedTuple):
 
 def add_in_option(parser: argparse.ArgumentParser) -> None:
     """Declares --in."""
-    parser.add_argument("--in", metavar="ENV", dest="within", help="look only in this environment: a task or an id")
+    parser.add_argument(
+        "--in", metavar="ENV", dest="within", help="look only in this environment: a task or an id"
+    )
 
 
 @asynccontextmanager
@@ -56,36 +58,55 @@ async def attached(wanted: str | None = None) -> AsyncIterator[list[KnownEnviron
     try:
         yield environments
     finally:
-        await asyncio.gather(*(known.environment.close() for known in environments if known.environment))
+        await asyncio.gather(
+            *(known.environment.close() for known in environments if known.environment)
+        )
 
 
 def find_record(records: Records, wanted: str) -> EnvironmentRecord:
-    """The record of a task, or with an id of this prefix. Raises EnvironmentUnavailable, InvalidArgument."""
+    """The record of a task, or with an id of this prefix.
+
+    Raises EnvironmentUnavailable, InvalidArgument.
+    """
     if record := records.find(wanted):
         return record
     matching = [record for record in records.all() if wanted and record.id.startswith(wanted)]
     if len(matching) > 1:
         ids = ", ".join(record.id for record in matching)
-        raise InvalidArgument(f"{wanted!r} is the start of several ids: {ids}; give more of it", argument="task")
+        raise InvalidArgument(
+            f"{wanted!r} is the start of several ids: {ids}; give more of it", argument="task"
+        )
     if not matching:
         near = did_you_mean(wanted, [record.task or record.id for record in records.all()])
-        raise EnvironmentUnavailable(f"no environment {wanted!r} is known here; {near}`hermetic envs` lists them")
+        raise EnvironmentUnavailable(
+            f"no environment {wanted!r} is known here; {near}`hermetic envs` lists them"
+        )
     return matching[0]
 
 
 async def find_process(environments: list[KnownEnvironment], wanted: str) -> KnownProcess:
-    """The process with an id that is, or begins with, `wanted`. Raises UnknownProcess, InvalidArgument."""
+    """The process with an id that is, or begins with, `wanted`.
+
+    Raises UnknownProcess, InvalidArgument.
+    """
     processes = [found for one in environments for found in await processes_of(one)]
     matching = [found for found in processes if found.info.id == wanted]
-    matching = matching or [found for found in processes if wanted and found.info.id.startswith(wanted)]
+    matching = matching or [
+        found for found in processes if wanted and found.info.id.startswith(wanted)
+    ]
     if not matching:
         unseen = "".join(f"; {problem}" for problem in problems_of(environments))
         near = did_you_mean(wanted, [found.info.id for found in processes])
         message = f"no process {wanted!r} is known here; {near}`hermetic ps -a` lists them{unseen}"
         raise UnknownProcess(message, process_id=wanted)
     if len(matching) > 1:
-        ids = ", ".join(f"{found.info.id} in {found.environment.task or found.environment.id}" for found in matching)
-        raise InvalidArgument(f"{wanted!r} fits several processes: {ids}; give more of it, or --in ENV", argument="id")
+        ids = ", ".join(
+            f"{found.info.id} in {found.environment.task or found.environment.id}"
+            for found in matching
+        )
+        raise InvalidArgument(
+            f"{wanted!r} fits several processes: {ids}; give more of it, or --in ENV", argument="id"
+        )
     return matching[0]
 
 
@@ -99,7 +120,9 @@ async def processes_of(known: KnownEnvironment) -> list[KnownProcess]:
     if known.environment is None:
         return []
     try:
-        return [KnownProcess(known.environment, info) for info in await known.environment.processes()]
+        return [
+            KnownProcess(known.environment, info) for info in await known.environment.processes()
+        ]
     except EnvironmentUnavailable:
         return []
 
@@ -107,7 +130,9 @@ async def processes_of(known: KnownEnvironment) -> list[KnownProcess]:
 async def attach_known(record: EnvironmentRecord, *, observes: bool = False) -> KnownEnvironment:
     """A recorded environment; a client that `observes` does not prolong its lease."""
     try:
-        return KnownEnvironment(record, await attach_environment(record.id, patience=0, observes=observes))
+        return KnownEnvironment(
+            record, await attach_environment(record.id, patience=0, observes=observes)
+        )
     except Unreachable as error:
         return KnownEnvironment(record, None, str(error), error.state)
     except ExecutionError as error:

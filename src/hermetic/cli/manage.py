@@ -1,4 +1,6 @@
-"""`hermetic ps`, `envs`, `logs`, `kill`, `rm` and `gc`: the environments of this user and their processes."""
+"""`hermetic ps`, `envs`, `logs`, `kill`, `rm` and `gc`: the environments of this user and their
+processes.
+"""
 
 import argparse
 import asyncio
@@ -49,7 +51,9 @@ MOST_SHOWN = 200  # characters of a line
 
 
 def _ps_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-a", "--all", action="store_true", help="also what has ended, as long as its log is kept")
+    parser.add_argument(
+        "-a", "--all", action="store_true", help="also what has ended, as long as its log is kept"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
     add_in_option(parser)
 
@@ -61,7 +65,10 @@ def _ps(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json([_process_data(one) for one in chosen])
     else:
-        print_table(("ID", "ENVIRONMENT", "PID", "STATE", "AGE", "OUTPUT", "COMMAND"), map(_process_row, chosen))
+        print_table(
+            ("ID", "ENVIRONMENT", "PID", "STATE", "AGE", "OUTPUT", "COMMAND"),
+            map(_process_row, chosen),
+        )
     for problem in problems:
         report_error(problem, 0)
     return 0
@@ -82,7 +89,11 @@ def _process_row(found: KnownProcess) -> tuple[str, ...]:
 
 
 def _process_data(found: KnownProcess) -> dict[str, object]:
-    where = {"environment": found.environment.id, "task": found.environment.task, "kind": found.environment.kind}
+    where = {
+        "environment": found.environment.id,
+        "task": found.environment.task,
+        "kind": found.environment.kind,
+    }
     fields: dict[str, object] = msgspec.to_builtins(found.info)
     return {"id": fields.pop("id"), **where, "process_kind": fields.pop("kind"), **fields}
 
@@ -105,7 +116,18 @@ def _envs(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json([_environment_data(one) for one in seen])
     else:
-        headings = ("ID", "KIND", "TASK", "STATE", "AGE", "RUNNING", "ATTACHED", "MEMORY", "DISK", "LEASE")
+        headings = (
+            "ID",
+            "KIND",
+            "TASK",
+            "STATE",
+            "AGE",
+            "RUNNING",
+            "ATTACHED",
+            "MEMORY",
+            "DISK",
+            "LEASE",
+        )
         print_table(headings, map(_environment_row, seen))
     for damaged in Records(runtime_root()).damaged():
         report_error(damaged, 0)
@@ -145,24 +167,43 @@ def _environment_row(seen: EnvironmentRow) -> tuple[str, ...]:
     # This command is attached too.
     attached_others = str(max(0, info.clients - 1))
     used = (memory, "-" if seen.disk is None else size(seen.disk))
-    return (*known, "alive", age(record.created), str(info.processes), attached_others, *used, span(info.lease))
+    return (
+        *known,
+        "alive",
+        age(record.created),
+        str(info.processes),
+        attached_others,
+        *used,
+        span(info.lease),
+    )
 
 
 def _environment_data(seen: EnvironmentRow) -> dict[str, object]:
     record = seen.known.record
     shown = {name: getattr(record, name) for name in ("id", "kind", "task", "created", "options")}
-    answer = {"alive": seen.info is not None, "state": state_of(seen), "info": seen.info, "disk_bytes": seen.disk}
+    answer = {
+        "alive": seen.info is not None,
+        "state": state_of(seen),
+        "info": seen.info,
+        "disk_bytes": seen.disk,
+    }
     return {**shown, **answer, "notes": record.notes}
 
 
 def _logs_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the process has ended")
-    parser.add_argument("--stderr", action="store_true", help="the separate stderr instead of stdout")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="go on until the process has ended"
+    )
+    parser.add_argument(
+        "--stderr", action="store_true", help="the separate stderr instead of stdout"
+    )
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--offset", metavar="N", type=int, default=0, help="start at this byte")
     start.add_argument("--tail", metavar="N", type=int, help="only the last N lines")
     start.add_argument(
-        "--since", metavar="T", help="only output of the last 90s, 30m, 12h or 7d, or since a time: 2026-11-16T19:30"
+        "--since",
+        metavar="T",
+        help="only output of the last 90s, 30m, 12h or 7d, or since a time: 2026-11-16T19:30",
     )
     add_in_option(parser)
     parser.add_argument("id", metavar="ID", help="an id from `hermetic ps -a`, or the start of one")
@@ -181,7 +222,11 @@ async def _print_log(arguments: argparse.Namespace, interrupts: Interrupts) -> i
     async with attached(arguments.within) as environments:
         found = await find_process(environments, arguments.id)
         log = f"{found.info.id}/err" if arguments.stderr else found.info.id
-        start = arguments.offset if since is None else await _offset_since(found.environment, log, since)
+        start = (
+            arguments.offset
+            if since is None
+            else await _offset_since(found.environment, log, since)
+        )
         if arguments.tail is not None:
             written = found.info.err or 0 if arguments.stderr else found.info.out
             start = await _last_lines(found.environment, log, written, max(0, arguments.tail))
@@ -220,11 +265,21 @@ async def _last_lines(environment: Environment, log: str, end: int, lines: int) 
 
 
 def _kill_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--grace", metavar="S", type=float, default=KILL_GRACE, help="seconds (default: %(default)s)")
-    parser.add_argument("--signal", metavar="NAME", help="only send this signal to the tree: INT, USR1, 9 …")
+    parser.add_argument(
+        "--grace",
+        metavar="S",
+        type=float,
+        default=KILL_GRACE,
+        help="seconds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--signal", metavar="NAME", help="only send this signal to the tree: INT, USR1, 9 …"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
     add_in_option(parser)
-    parser.add_argument("ids", nargs="+", metavar="ID", help="an id from `hermetic ps`, or the start of one")
+    parser.add_argument(
+        "ids", nargs="+", metavar="ID", help="an id from `hermetic ps`, or the start of one"
+    )
 
 
 def _kill(arguments: argparse.Namespace) -> int:
@@ -234,10 +289,14 @@ def _kill(arguments: argparse.Namespace) -> int:
 
 async def _kill_all(arguments: argparse.Namespace) -> int:
     async with attached(arguments.within) as environments:
-        return await _each(arguments.ids, lambda id: _kill_one(environments, id, arguments), arguments.json)
+        return await _each(
+            arguments.ids, lambda id: _kill_one(environments, id, arguments), arguments.json
+        )
 
 
-async def _each(names: Iterable[str], act: Callable[[str], Awaitable[tuple[str, Fields]]], as_json: bool) -> int:
+async def _each(
+    names: Iterable[str], act: Callable[[str], Awaitable[tuple[str, Fields]]], as_json: bool
+) -> int:
     """Prints what came of each, as a line or as fields; returns 1 if one failed."""
     code, done = 0, []
     for name in names:
@@ -268,20 +327,30 @@ async def _kill_one(
 
 
 def _rm_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="every environment of this user on this machine")
     parser.add_argument(
-        "--session", metavar="NAME", help="end only this session: its next command starts afresh ('': the default one)"
+        "--all", action="store_true", help="every environment of this user on this machine"
+    )
+    parser.add_argument(
+        "--session",
+        metavar="NAME",
+        help="end only this session: its next command starts afresh ('': the default one)",
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.add_argument("names", nargs="*", metavar="TASK", help="a task, an id, or the start of an id")
+    parser.add_argument(
+        "names", nargs="*", metavar="TASK", help="a task, an id, or the start of an id"
+    )
 
 
 def _rm(arguments: argparse.Namespace) -> int:
     """Returns 1 when one could not be ended."""
     if bool(arguments.names) == arguments.all:
-        return report_error("name the tasks to remove, or give --all; `hermetic envs` lists them", BAD_USAGE)
+        return report_error(
+            "name the tasks to remove, or give --all; `hermetic envs` lists them", BAD_USAGE
+        )
     records = Records(runtime_root())
-    known = [record.id for record in records.all()] + [damaged.environment for damaged in records.damaged()]
+    known = [record.id for record in records.all()] + [
+        damaged.environment for damaged in records.damaged()
+    ]
     names = known if arguments.all else arguments.names
     session = arguments.session
 
@@ -293,7 +362,9 @@ def _rm(arguments: argparse.Namespace) -> int:
 
 
 async def _remove(records: Records, name: str) -> str:
-    """Ends an environment; returns its name, and how it was ended where its resident did not answer."""
+    """Ends an environment; returns its name, and how it was ended where its resident did not
+    answer.
+    """
     try:
         record = find_record(records, name)
     except DamagedRecord as error:
@@ -326,7 +397,9 @@ async def _reset(records: Records, name: str, session_name: str) -> str:
         session = environment.session(session_name) if session_name else environment
         if not await session.reset():
             what = f"session {session_name!r}" if session_name else "default session"
-            raise InvalidArgument(f"no {what} runs in {record.task or record.id}", argument="session")
+            raise InvalidArgument(
+                f"no {what} runs in {record.task or record.id}", argument="session"
+            )
     return record.task or record.id
 
 

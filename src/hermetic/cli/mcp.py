@@ -1,4 +1,6 @@
-"""`hermetic mcp`: the tools for an MCP client on standard input and output, and the client's configuration."""
+"""`hermetic mcp`: the tools for an MCP client on standard input and output, and the client's
+configuration.
+"""
 
 import argparse
 import importlib.util
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 else:
     config, client = Lazy("hermetic.config"), Lazy("hermetic.mcp.client")
 
-PASSED_ON = ("env", *SHORT, "task", "directory", "wait")  # options that a printed configuration has as well
+# options that a printed configuration has as well
+PASSED_ON = ("env", *SHORT, "task", "directory", "wait")
 
 ABOUT = """\
 Serves the tools to the MCP client that started it, over standard input and output, until the client closes its end.
@@ -40,8 +43,12 @@ Commands run in an environment of this client alone, which ends with it, or in t
 
 def _mcp_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_options(parser)
-    parser.add_argument("--task", metavar="T", help="use the environment of this task, which lives on by its lease")
-    parser.add_argument("--directory", metavar="D", help="work in this directory, with its settings")
+    parser.add_argument(
+        "--task", metavar="T", help="use the environment of this task, which lives on by its lease"
+    )
+    parser.add_argument(
+        "--directory", metavar="D", help="work in this directory, with its settings"
+    )
     parser.add_argument(
         "--wait",
         metavar="S",
@@ -50,7 +57,9 @@ def _mcp_arguments(parser: argparse.ArgumentParser) -> None:
         "a longer command continues as a process",
     )
     parser.add_argument(
-        "--url", metavar="URL", help="with --print-config: of a `hermetic serve` that the client connects to"
+        "--url",
+        metavar="URL",
+        help="with --print-config: of a `hermetic serve` that the client connects to",
     )
     parser.add_argument(
         "--print-config",
@@ -69,7 +78,10 @@ def _mcp(arguments: argparse.Namespace) -> int:
     if arguments.url is not None:
         raise InvalidArgument("--url goes with --print-config", argument="url")
     if importlib.util.find_spec("mcp") is None:
-        raise ConfigError("the package mcp is missing; install it with: pip install 'hermetic[mcp]'", setting="mcp")
+        raise ConfigError(
+            "the package mcp is missing; install it with: pip install 'hermetic[mcp]'",
+            setting="mcp",
+        )
     if arguments.env is not None:
         catalog.find(arguments.env)  # an unknown kind is reported before a client waits
     directory = arguments.directory or os.environ.get("CLAUDE_PROJECT_DIR")
@@ -77,7 +89,9 @@ def _mcp(arguments: argparse.Namespace) -> int:
         try:
             os.chdir(directory)
         except OSError as error:
-            raise InvalidArgument(f"--directory: {error.strerror}: {directory}", argument="directory") from None
+            raise InvalidArgument(
+                f"--directory: {error.strerror}: {directory}", argument="directory"
+            ) from None
     session = f"/run/user/{os.geteuid()}"
     if "XDG_RUNTIME_DIR" not in os.environ and os.path.isdir(session):
         os.environ["XDG_RUNTIME_DIR"] = session  # many clients withhold it; a terminal has it
@@ -88,10 +102,16 @@ def _mcp(arguments: argparse.Namespace) -> int:
 
 def serve_options(arguments: argparse.Namespace) -> "client.ServeOptions":
     """What the command line says of every client. Raises ConfigError."""
-    settings, options = config.load(current_directory(), kind=arguments.env), given_options(arguments)
+    settings, options = (
+        config.load(current_directory(), kind=arguments.env),
+        given_options(arguments),
+    )
     with option_errors():
-        catalog.find(settings.environment.kind)({**settings.options, **options})  # a wrong one is reported now
-    return client.ServeOptions(settings=settings, options=options, task=arguments.task, wait=arguments.wait)
+        # a wrong one is reported now
+        catalog.find(settings.environment.kind)({**settings.options, **options})
+    return client.ServeOptions(
+        settings=settings, options=options, task=arguments.task, wait=arguments.wait
+    )
 
 
 def _print_config(arguments: argparse.Namespace) -> int:
@@ -114,14 +134,22 @@ def _print_http_config(arguments: argparse.Namespace) -> int:
     for name, value in vars(arguments).items():
         if (name in PASSED_ON and value is not None) or (name == "options" and value):
             option = "-o" if name == "options" else f"--{name}"
-            raise InvalidArgument(f"{option} does not go with --url: the server decides it", argument=name)
+            raise InvalidArgument(
+                f"{option} does not go with --url: the server decides it", argument=name
+            )
     url = arguments.url.rstrip("/")
     if not url.startswith(("http://", "https://")):
-        raise InvalidArgument("--url is the address of the server, like http://127.0.0.1:7625", argument="url")
-    found = clients.http_configuration(arguments.print_config, url if url.endswith("/mcp") else f"{url}/mcp")
+        raise InvalidArgument(
+            "--url is the address of the server, like http://127.0.0.1:7625", argument="url"
+        )
+    found = clients.http_configuration(
+        arguments.print_config, url if url.endswith("/mcp") else f"{url}/mcp"
+    )
     print(found.text)
     sys.stderr.write(f"hermetic: this belongs into {found.file}\n")
-    sys.stderr.write(f"hermetic: set {clients.TOKEN} to a token: hermetic serve token --scope mcp --expires 30d\n")
+    sys.stderr.write(
+        f"hermetic: set {clients.TOKEN} to a token: hermetic serve token --scope mcp --expires 30d\n"
+    )
     return 0
 
 

@@ -42,7 +42,9 @@ _SETTINGS = ("HERMETIC_", "HERMES_", "TERMINAL_")  # prefixes of variables that 
 
 
 class Chosen(NamedTuple):
-    """The kind of environment and its options, and the settings they come from; None where nothing is set."""
+    """The kind of environment and its options, and the settings they come from; None where nothing
+    is set.
+    """
 
     kind: str
     options: dict[str, Any]
@@ -51,12 +53,22 @@ class Chosen(NamedTuple):
 
 def add_environment_options(parser: argparse.ArgumentParser) -> None:
     """Declares --env, --image and the like, and --option."""
-    parser.add_argument("--env", metavar="KIND", help="kind of environment (default: as your settings say, else local)")
+    parser.add_argument(
+        "--env",
+        metavar="KIND",
+        help="kind of environment (default: as your settings say, else local)",
+    )
     for name, (letter, meaning) in SHORT.items():
         parser.add_argument(f"--{name}", metavar=letter, help=meaning)
     meaning = "any option of that kind; the value is JSON, or else text; may be repeated"
     parser.add_argument(
-        "-o", "--option", metavar="KEY=VALUE", action="append", default=[], dest="options", help=meaning
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        dest="options",
+        help=meaning,
     )
 
 
@@ -105,7 +117,8 @@ def option_errors() -> Iterator[None]:
 
 
 def settings_here(kind: str | None = None) -> "Settings | None":
-    """The settings of the current directory, with the options of `kind` where it is given. Raises ConfigError.
+    """The settings of the current directory, with the options of `kind` where it is given. Raises
+    ConfigError.
 
     None where nothing is set: the import of settings is slow, and most users have none.
     """
@@ -129,9 +142,9 @@ def _has_settings(environ: Mapping[str, str], directory: str) -> bool:
     while above[-1] != os.path.dirname(above[-1]):
         above.append(os.path.dirname(above[-1]))
     files = [f"{base}/hermetic/config.toml", *(os.path.join(at, "hermetic.toml") for at in above)]
-    return any(name.startswith(_SETTINGS) and name != "HERMETIC_RUNTIME_DIR" for name in environ) or any(
-        map(_may_be, files)
-    )
+    return any(
+        name.startswith(_SETTINGS) and name != "HERMETIC_RUNTIME_DIR" for name in environ
+    ) or any(map(_may_be, files))
 
 
 def _may_be(path: str) -> bool:
@@ -154,7 +167,9 @@ class DenyRules:
         said = settings.approvals
         denying = tuple(rule for rule in said.rules if rule.decision == "deny")
         if denying or said.deny:
-            self._gate = gates.make_gate(msgspec.structs.replace(said, mode="allow", rules=denying), keeps=True)
+            self._gate = gates.make_gate(
+                msgspec.structs.replace(said, mode="allow", rules=denying), keeps=True
+            )
 
     def __repr__(self) -> str:
         return f"<DenyRules {'with rules' if self._gate else 'without rules'}>"
@@ -165,7 +180,12 @@ class DenyRules:
             put_behind(environment, gates.EnvironmentGuard(self._gate, environment))
 
     async def check_before_opening(
-        self, kind: str, options: Mapping[str, Any], task: str | None, command: str | Sequence[str], cwd: str | None
+        self,
+        kind: str,
+        options: Mapping[str, Any],
+        task: str | None,
+        command: str | Sequence[str],
+        cwd: str | None,
     ) -> None:
         """Checks a command before its environment is opened. Raises NotPermitted."""
         if self._gate is None or (task is not None and await is_living(task)):

@@ -32,8 +32,12 @@ def _policy_arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--cwd", metavar="D", help="directory the command would run in")
         one.add_argument("--workspace", metavar="D", help="directory that is the agent's to change")
         one.add_argument("--json", action="store_true", help="as JSON")
-    test = actions.add_parser("test", help="check the examples of your rows, or verdicts on a labelled file: --json")
-    test.add_argument("file", metavar="FILE", nargs="?", help="rows as TOML, or labelled commands as JSON lines")
+    test = actions.add_parser(
+        "test", help="check the examples of your rows, or verdicts on a labelled file: --json"
+    )
+    test.add_argument(
+        "file", metavar="FILE", nargs="?", help="rows as TOML, or labelled commands as JSON lines"
+    )
     test.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -41,13 +45,17 @@ EXIT_CODES = {"safe": 0, "caution": 3, "dangerous": 4}
 
 
 def _policy(arguments: argparse.Namespace) -> int:
-    """Prints the verdict or the figures; the exit code of `check` and `explain` stands for the label."""
+    """Prints the verdict or the figures; the exit code of `check` and `explain` stands for the
+    label.
+    """
     if arguments.action == "test":
         return _test(arguments)
     home = os.environ.get("HOME", "")
     state = ShellState(home=home) if home.startswith("/") else None
     extension = extension_of(_own_rows())
-    around = Surroundings(cwd=arguments.cwd, workspace=arguments.workspace, state=state, extension=extension)
+    around = Surroundings(
+        cwd=arguments.cwd, workspace=arguments.workspace, state=state, extension=extension
+    )
     explained = explain_command(arguments.command_text, around)
     is_check = arguments.action == "check"
     if arguments.json:
@@ -68,8 +76,13 @@ def _explained(explanation: Explanation) -> str:
     lines = []
     for command in explanation.commands:
         lines.append(f"{'  ' * (command.depth - 1)}{one_line(command.command)}")
-        details = [("known by", one) for one in command.knowledge] + [("effect", one) for one in command.effects]
-        details += [("rule", f"{one.rule} ({one.label}, {one.category}): {one.reason}") for one in command.rules]
+        details = [("known by", one) for one in command.knowledge] + [
+            ("effect", one) for one in command.effects
+        ]
+        details += [
+            ("rule", f"{one.rule} ({one.label}, {one.category}): {one.reason}")
+            for one in command.rules
+        ]
         lines += [f"{'  ' * command.depth}  {title:9} {one_line(text)}" for title, text in details]
     return "\n".join([*lines, describe(explanation.verdict)])
 
@@ -79,7 +92,9 @@ def describe(verdict: Verdict) -> str:
     lines = [f"{shown_state(verdict.label, sys.stdout)}: {one_line(verdict.reason)}"]
     for part in verdict.parts:
         mark = " (never runs)" if part.hardline else ""
-        lines.append(f"  {shown_state(f'{part.label:9}', sys.stdout)} {part.category}: {one_line(part.reason)}{mark}")
+        lines.append(
+            f"  {shown_state(f'{part.label:9}', sys.stdout)} {part.category}: {one_line(part.reason)}{mark}"
+        )
         lines.append(f"            in characters {part.start}-{part.end}: {one_line(part.decoded)}")
     if verdict.effects:
         lines.append(f"  effects: {', '.join(verdict.effects)}")
@@ -106,7 +121,9 @@ class Tested(msgspec.Struct, frozen=True):
 
 
 def _test_examples(arguments: argparse.Namespace) -> int:
-    """Checks `catches` and `spares` of the rows in the settings, or in a file; exits with 1 when one fails."""
+    """Checks `catches` and `spares` of the rows in the settings, or in a file; exits with 1 when
+    one fails.
+    """
     layers = _own_rows() if arguments.file is None else (_layer(arguments.file),)
     extension = Extension(layers)
     rules = tuple(extension.rules)
@@ -115,7 +132,11 @@ def _test_examples(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(tested)
     else:
-        print("\n".join([f"{tested.rules} rules, {tested.examples} examples", *map(one_line, tested.failed)]))
+        print(
+            "\n".join(
+                [f"{tested.rules} rules, {tested.examples} examples", *map(one_line, tested.failed)]
+            )
+        )
     return 1 if tested.failed else 0
 
 
@@ -149,9 +170,14 @@ def _table(result: Score) -> str:
         f"time per command          p50 {result.p50_ms} ms, p99 {result.p99_ms} ms",
         f"exceptions                {result.exceptions}",
     ]
-    for title, table in (("by category", result.by_category), ("by technique", result.by_technique)):
+    for title, table in (
+        ("by category", result.by_category),
+        ("by technique", result.by_technique),
+    ):
         lines.append(title)
-        lines += [f"  {one_line(name) or '(none)':24} {hit}/{of}" for name, (hit, of) in table.items()]
+        lines += [
+            f"  {one_line(name) or '(none)':24} {hit}/{of}" for name, (hit, of) in table.items()
+        ]
     lines += [f"missed: {one_line(text)}" for text in result.missed]
     lines += [f"false alarm: {one_line(text)}" for text in result.alarmed]
     return "\n".join(lines) + "\n"

@@ -17,7 +17,8 @@ HERE = "127.0.0.1"
 MOST_PORT = 65535
 PIECE_BYTES = 1 << 16
 WAIT = 60.0  # seconds that one request waits for output
-# One connection, made inside: stdin goes to the port, and what the port sends to stdout. Python 3.8.
+# One connection, made inside: stdin goes to the port, and what the port sends to stdout. Python
+# 3.8.
 RELAY = """
 import os, socket, sys, threading
 try:
@@ -43,9 +44,13 @@ while True:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--local", metavar="PORT", type=int, help="the port here (default: the same, or a free one)")
+    parser.add_argument(
+        "--local", metavar="PORT", type=int, help="the port here (default: the same, or a free one)"
+    )
     JSON(parser)
-    parser.add_argument("task", metavar="TASK", help="a task, or the id of an environment, or its start")
+    parser.add_argument(
+        "task", metavar="TASK", help="a task, or the id of an environment, or its start"
+    )
     parser.add_argument("port", metavar="PORT", type=int, help="the port inside")
 
 
@@ -65,14 +70,26 @@ async def _forward(arguments: argparse.Namespace) -> int:
             raise EnvironmentUnavailable(known.problem)
         rules.guard_environment(environment)
         if (await environment.run("command -v python3")).exit_code != 0:
-            raise ExecutionError(f"{known.name} has no python3, which carries the connections; install it there")
+            raise ExecutionError(
+                f"{known.name} has no python3, which carries the connections; install it there"
+            )
         async with asyncio.TaskGroup() as connections:
             server = await _listen(environment, arguments, connections)
             host, port = server.sockets[0].getsockname()
             if arguments.json:
-                print_json({"host": host, "port": port, "inside": arguments.port, "environment": environment.id})
+                print_json(
+                    {
+                        "host": host,
+                        "port": port,
+                        "inside": arguments.port,
+                        "environment": environment.id,
+                    }
+                )
             else:
-                print(f"{host}:{port} is port {arguments.port} of {one_line(known.name)}; Ctrl-C ends it", flush=True)
+                print(
+                    f"{host}:{port} is port {arguments.port} of {one_line(known.name)}; Ctrl-C ends it",
+                    flush=True,
+                )
             async with server:
                 await _until_gone(environment)
     return 0
@@ -88,7 +105,9 @@ async def _listen(
         return await asyncio.start_server(accept, HERE, arguments.local or arguments.port)
     except OSError as error:
         if arguments.local is not None:
-            raise ExecutionError(f"port {arguments.local} cannot be used here: {error.strerror}") from None
+            raise ExecutionError(
+                f"port {arguments.local} cannot be used here: {error.strerror}"
+            ) from None
         return await asyncio.start_server(accept, HERE, 0)
 
 
@@ -103,7 +122,9 @@ async def _carry(
 ) -> None:
     """One connection; its process inside ends with it."""
     try:
-        process = await environment.start(["python3", "-c", RELAY, str(port)], separate=True, tag="port")
+        process = await environment.start(
+            ["python3", "-c", RELAY, str(port)], separate=True, tag="port"
+        )
         sending = asyncio.create_task(_send(reader, process))
         try:
             await _receive(process, writer)

@@ -1,4 +1,6 @@
-"""What takes long, on stderr: at a terminal one line that is drawn again, else one line for each message."""
+"""What takes long, on stderr: at a terminal one line that is drawn again, else one line for each
+message.
+"""
 
 import asyncio
 import logging
@@ -18,7 +20,10 @@ ERASE = "\r\x1b[K"
 
 
 class Progress:
-    """Shows a text while the block lasts, if that is long. `finish` ends it earlier, for other output."""
+    """Shows a text while the block lasts, if that is long.
+
+    `finish` ends it earlier, for other output.
+    """
 
     def __init__(self, text: str, *, is_over: Callable[[], bool] = lambda: False) -> None:
         self._text = one_line(text, MOST_SHOWN)
@@ -74,7 +79,9 @@ class Progress:
             self._timer.cancel()
         self._is_drawn = True
         seconds = f", {time.monotonic() - self._began:.0f} s"
-        room = os.get_terminal_size(sys.stderr.fileno()).columns - len("hermetic: ") - len(seconds) - 1
+        room = (
+            os.get_terminal_size(sys.stderr.fileno()).columns - len("hermetic: ") - len(seconds) - 1
+        )
         self._write(f"{ERASE}hermetic: {one_line(self._text, max(room, 20))}{seconds}")
         self._timer = _later(REDRAW_SECONDS, self._draw)
 
@@ -86,15 +93,23 @@ class Progress:
             self._is_live = False
 
 
-def slow_start(kind: str, options: Mapping[str, Any], is_open: Callable[[], bool] = lambda: False) -> Progress:
+def slow_start(
+    kind: str, options: Mapping[str, Any], is_open: Callable[[], bool] = lambda: False
+) -> Progress:
     """The start of an environment, until it is open."""
     image = options.get("image")
-    of = f" from the image {image}; it is pulled or built first where it is not here yet" if image else ""
+    of = (
+        f" from the image {image}; it is pulled or built first where it is not here yet"
+        if image
+        else ""
+    )
     return Progress(f"starting {kind}{of}", is_over=is_open)
 
 
 class ProgressLog(logging.Handler):
-    """Log messages as lines on stderr; those on what is being done are shown in a line that is drawn again, if any."""
+    """Log messages as lines on stderr; those on what is being done are shown in a line that is
+    drawn again, if any.
+    """
 
     progress: Progress | None = None
 
@@ -122,7 +137,10 @@ def log_progress() -> None:
 
 
 def _installed() -> ProgressLog | None:
-    return next((one for one in logging.getLogger("hermetic").handlers if isinstance(one, ProgressLog)), None)
+    return next(
+        (one for one in logging.getLogger("hermetic").handlers if isinstance(one, ProgressLog)),
+        None,
+    )
 
 
 def _later(seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:

@@ -1,4 +1,6 @@
-"""`hermetic record` and `hermetic play`: recordings of terminals and processes, as asciinema plays them."""
+"""`hermetic record` and `hermetic play`: recordings of terminals and processes, as asciinema plays
+them.
+"""
 
 import argparse
 import asyncio
@@ -44,10 +46,17 @@ asciinema play the file.
 def _record_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_options(parser)
     parser.add_argument(
-        "-f", "--file", dest="output", metavar="FILE", type=Path, help="a new file, instead of the kept recordings"
+        "-f",
+        "--file",
+        dest="output",
+        metavar="FILE",
+        type=Path,
+        help="a new file, instead of the kept recordings",
     )
     parser.add_argument("--task", metavar="T", help="run COMMAND in the environment of this task")
-    parser.add_argument("--in", metavar="ENV", dest="within", help="look for ID only in this environment")
+    parser.add_argument(
+        "--in", metavar="ENV", dest="within", help="look for ID only in this environment"
+    )
     parser.add_argument("--list", action="store_true", help="the kept recordings")
     parser.add_argument("--export", metavar="REC", help="copy a kept recording to the file of -f")
     parser.add_argument("--remove", metavar="REC", help="remove a kept recording")
@@ -67,12 +76,16 @@ def _record(arguments: argparse.Namespace) -> int:
         return _export(arguments.export, arguments.output)
     words, arguments.json = arguments.command, False
     if words[:1] != ["--"] and len(words) != 1:
-        return report_error("name one process or task, or put -- before a command to run", BAD_USAGE)
+        return report_error(
+            "name one process or task, or put -- before a command to run", BAD_USAGE
+        )
     name, file = _new_file(arguments.output)
     with _removed_if_empty(file):
         redact = _redact()
         if words[0] == "--":
-            arguments.record = lambda environment, process: _recorded(Recorder(environment, file, redact), process)
+            arguments.record = lambda environment, process: _recorded(
+                Recorder(environment, file, redact), process
+            )
             code = run_interruptibly(lambda interrupts: run.run_command(arguments, interrupts))
         else:
             code = _record_living(arguments, words[0], file, redact)
@@ -92,14 +105,18 @@ def _removed_if_empty(file: IO[bytes]) -> Iterator[None]:
             os.unlink(file.name)
 
 
-def _record_living(arguments: argparse.Namespace, name: str, file: IO[bytes], redact: Callable[[str], str]) -> int:
+def _record_living(
+    arguments: argparse.Namespace, name: str, file: IO[bytes], redact: Callable[[str], str]
+) -> int:
     try:
         return run_interruptibly(lambda interrupts: _follow(arguments.within, name, file, redact))
     except Stopped:  # Ctrl-C is the usual end
         return 0
 
 
-async def _follow(within: str | None, name: str, file: IO[bytes], redact: Callable[[str], str]) -> int:
+async def _follow(
+    within: str | None, name: str, file: IO[bytes], redact: Callable[[str], str]
+) -> int:
     async with attached(within) as environments:
         try:
             found = await find_process(environments, name)
@@ -115,7 +132,9 @@ def _environment(environments: list[KnownEnvironment], name: str) -> Environment
     record = find_record(Records(runtime_root()), name)
     known = next((known for known in environments if known.record.id == record.id), None)
     if known is None or known.environment is None:
-        raise InvalidArgument(f"{name} does not answer: {known.problem if known else 'it is new'}", argument="id")
+        raise InvalidArgument(
+            f"{name} does not answer: {known.problem if known else 'it is new'}", argument="id"
+        )
     return known.environment
 
 
@@ -138,7 +157,9 @@ def _new_file(output: Path | None) -> tuple[str, IO[bytes]]:
     try:
         return str(output), create_file(output)
     except FileExistsError:
-        raise InvalidArgument(f"there is a file {output}; name a new one", argument="output") from None
+        raise InvalidArgument(
+            f"there is a file {output}; name a new one", argument="output"
+        ) from None
 
 
 def _list(as_json: bool) -> int:
@@ -205,15 +226,27 @@ def _opened(name: str) -> IO[bytes]:
     try:
         return open(path if path.exists() else _store().path(name), "rb")
     except FileNotFoundError:
-        raise InvalidArgument(f"there is no recording {name}; `hermetic record --list` lists them") from None
+        raise InvalidArgument(
+            f"there is no recording {name}; `hermetic record --list` lists them"
+        ) from None
 
 
 def _play_arguments(parser: argparse.ArgumentParser) -> None:
     for declare in (
         option("--speed", metavar="X", type=float, default=1.0, help="times as fast"),
-        option("--idle", metavar="S", type=float, default=5.0, help="most seconds of a pause (default: 5)"),
+        option(
+            "--idle",
+            metavar="S",
+            type=float,
+            default=5.0,
+            help="most seconds of a pause (default: 5)",
+        ),
         option("--cat", action="store_true", help="everything at once"),
-        option("recording", metavar="REC|FILE", help="a kept recording or an asciicast file, version 2 or 3"),
+        option(
+            "recording",
+            metavar="REC|FILE",
+            help="a kept recording or an asciicast file, version 2 or 3",
+        ),
     ):
         declare(parser)
 

@@ -28,10 +28,15 @@ def user_name() -> str:
 
 
 def print_json(value: object) -> None:
-    """Prints a value as indented JSON; Structs become objects, bytes base64. What is not printable is escaped."""
+    """Prints a value as indented JSON; Structs become objects, bytes base64.
+
+    What is not printable is escaped.
+    """
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     keeps = _is_unicode(sys.stdout.encoding)
-    text = _SPECIAL.sub(lambda found: found[0] if keeps and is_printable(found[0]) else _escape(found[0]), text)
+    text = _SPECIAL.sub(
+        lambda found: found[0] if keeps and is_printable(found[0]) else _escape(found[0]), text
+    )
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -47,12 +52,16 @@ def _escape(char: str) -> str:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints rows with their columns aligned; on a terminal the last column ends where the line does."""
+    """Prints rows with their columns aligned; on a terminal the last column ends where the line
+    does.
+    """
     for line in table(headings, rows, _columns(), colours=has_colours(sys.stdout)):
         print(line)
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], columns: int, *, colours: bool) -> list[str]:
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], columns: int, *, colours: bool
+) -> list[str]:
     """The lines of a table that is so wide. States get colours."""
     lines = [headings, *([one_line(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings) - 1)]
@@ -62,14 +71,19 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], columns: int, 
         cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
         cells.append(one_line(line[-1], max(room, LEAST_COLUMNS)))
         if colours and line is not headings:
-            cells = [state(cell) if heading == "STATE" else cell for heading, cell in zip(headings, cells, strict=True)]
+            cells = [
+                state(cell) if heading == "STATE" else cell
+                for heading, cell in zip(headings, cells, strict=True)
+            ]
         shown.append("  ".join(cells).rstrip())
     return shown
 
 
 def _columns() -> int:
     """Columns of the terminal; MOST_COLUMNS without one."""
-    return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else MOST_COLUMNS
+    return (
+        os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else MOST_COLUMNS
+    )
 
 
 def age(since: float) -> str:

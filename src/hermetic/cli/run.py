@@ -58,23 +58,45 @@ class RunRequest(NamedTuple):
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_options(parser)
-    parser.add_argument("--task", metavar="T", help="run in the environment of this task, opened if it does not live")
-    parser.add_argument("--timeout", metavar="S", type=float, help="end the whole tree after so many seconds")
+    parser.add_argument(
+        "--task",
+        metavar="T",
+        help="run in the environment of this task, opened if it does not live",
+    )
+    parser.add_argument(
+        "--timeout", metavar="S", type=float, help="end the whole tree after so many seconds"
+    )
     add_command_options(parser)
-    parser.add_argument("-d", "--detach", action="store_true", help="run it in the background and print its id")
-    parser.add_argument("-t", "--tty", action="store_true", help="run it on a terminal of its own, shown on yours")
+    parser.add_argument(
+        "-d", "--detach", action="store_true", help="run it in the background and print its id"
+    )
+    parser.add_argument(
+        "-t", "--tty", action="store_true", help="run it on a terminal of its own, shown on yours"
+    )
     parser.add_argument("--separate", action="store_true", help="keep stderr apart from stdout")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of streaming")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say notes on stderr: state restored, cwd …")
+    parser.add_argument(
+        "--json", action="store_true", help="print the result as JSON instead of streaming"
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="say notes on stderr: state restored, cwd …"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
 
 
 def _shell_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_options(parser)
     add_command_options(parser)
-    parser.add_argument("task", nargs="?", metavar="TASK", help="its environment, opened if it does not live")
+    parser.add_argument(
+        "task", nargs="?", metavar="TASK", help="its environment, opened if it does not live"
+    )
     parser.set_defaults(
-        command=["--", SHELL], tty=True, detach=False, timeout=None, separate=False, json=False, verbose=False
+        command=["--", SHELL],
+        tty=True,
+        detach=False,
+        timeout=None,
+        separate=False,
+        json=False,
+        verbose=False,
     )
 
 
@@ -94,11 +116,15 @@ def add_command_options(parser: argparse.ArgumentParser) -> None:
 
 Record = Callable[[Environment, Process], AbstractAsyncContextManager[None]]
 STDOUT, STDERR = 1, 2
-RESULT_FIELDS = "exit_code ending output stderr truncated total_bytes stderr_bytes duration cwd notes log"  # as JSON
+# as JSON
+RESULT_FIELDS = (
+    "exit_code ending output stderr truncated total_bytes stderr_bytes duration cwd notes log"
+)
 
 SHELL = 'exec "$BASH" -i'  # in a directory and with variables as the task's session has them
 
-# The tag of what a person runs: `hermetic stop`, which is for agents, spares it. A command inside is no person.
+# The tag of what a person runs: `hermetic stop`, which is for agents, spares it. A command inside
+# is no person.
 OF_PERSON = "" if "HERMETIC_COMMAND" in os.environ else f"{PERSON}command line"
 
 NOT_DONE = 125  # the environment failed, not the command
@@ -138,13 +164,18 @@ async def run_command(arguments: argparse.Namespace, interrupts: Interrupts) -> 
     """Opens the environment and runs the command there; its exit code."""
     words = _command(arguments.command)
     if arguments.timeout is not None and not arguments.timeout > 0:
-        raise InvalidArgument("--timeout is seconds above zero; leave it out for no limit", argument="timeout")
+        raise InvalidArgument(
+            "--timeout is seconds above zero; leave it out for no limit", argument="timeout"
+        )
     wanted = RunRequest(
         command=words[0] if len(words) == 1 else words,
         timeout=arguments.timeout,
         cwd=arguments.cwd,
         separate=arguments.separate,
-        env={**(BASH_MARKS if words == [SHELL] else {}), **dict(map(_variable, arguments.variables))},
+        env={
+            **(BASH_MARKS if words == [SHELL] else {}),
+            **dict(map(_variable, arguments.variables)),
+        },
     )
     _check_together(arguments)
     is_new_task = arguments.detach and arguments.task is None
@@ -157,21 +188,29 @@ async def run_command(arguments: argparse.Namespace, interrupts: Interrupts) -> 
         code, notes = await _choose(arguments, environment, wanted, interrupts)
         has_run = True
     finally:
-        with Progress("ending the environment, with files copied back where it mirrors a directory"):
+        with Progress(
+            "ending the environment, with files copied back where it mirrors a directory"
+        ):
             await shielded(environment.close(remove=is_new_task and not has_run))
     if arguments.verbose:
         left_out = chosen.settings.notes if chosen.settings is not None else ()
         sys.stderr.writelines(f"hermetic: {one_line(note)}\n" for note in (*left_out, *notes))
     if code is None:
-        return report_error("; ".join(notes) or "the environment was lost while the command ran", NOT_DONE)
+        return report_error(
+            "; ".join(notes) or "the environment was lost while the command ran", NOT_DONE
+        )
     return code
 
 
 def _variable(text: str) -> tuple[str, str]:
-    """`A=1` → ("A", "1"); a name alone takes our value, so that a secret need not be in the arguments."""
+    """`A=1` → ("A", "1"); a name alone takes our value, so that a secret need not be in the
+    arguments.
+    """
     name, separator, value = text.partition("=")
     if not separator and name not in os.environ:
-        raise InvalidArgument(f"-e {name}: no such variable is set here; give one, or -e {name}=VALUE", argument="env")
+        raise InvalidArgument(
+            f"-e {name}: no such variable is set here; give one, or -e {name}=VALUE", argument="env"
+        )
     return name, value if separator else os.environ[name]
 
 
@@ -184,11 +223,15 @@ def _check_together(arguments: argparse.Namespace) -> None:
     for option, names in refused.items():
         for name in names:
             if getattr(arguments, name):
-                raise InvalidArgument(f"{option} and --{name} exclude each other; leave one out", argument=name)
+                raise InvalidArgument(
+                    f"{option} and --{name} exclude each other; leave one out", argument=name
+                )
 
 
 def _task_differs(arguments: argparse.Namespace, error: LivesOtherwise) -> str:
-    """The error for a task that lives with other options than the command line or the settings name."""
+    """The error for a task that lives with other options than the command line or the settings
+    name.
+    """
     named = {*given_options(arguments), *(["kind"] if arguments.env is not None else [])}
     removal = f"end it first: hermetic rm {shlex.quote(error.task)}"
     if named & set(error.differing):
@@ -202,18 +245,30 @@ def _command(words: list[str]) -> list[str]:
     """The words of the command, without a leading `--`."""
     words = words[1:] if words[:1] == ["--"] else words
     if not words:
-        raise InvalidArgument("give the COMMAND to run: hermetic run [OPTION…] -- COMMAND…", argument="command")
+        raise InvalidArgument(
+            "give the COMMAND to run: hermetic run [OPTION…] -- COMMAND…", argument="command"
+        )
     return words
 
 
 async def _open(arguments: argparse.Namespace, chosen: Chosen, wanted: RunRequest) -> Environment:
-    """The opened environment, guarded by the user's deny rules. A denied command is refused before that."""
+    """The opened environment, guarded by the user's deny rules.
+
+    A denied command is refused before that.
+    """
     options = chosen.options
     if arguments.task is None:
-        options = {**options, "lease": PRIVATE_SECONDS, "unattended": PRIVATE_SECONDS, **given_options(arguments)}
+        options = {
+            **options,
+            "lease": PRIVATE_SECONDS,
+            "unattended": PRIVATE_SECONDS,
+            **given_options(arguments),
+        }
     rules = DenyRules(chosen.settings)
     with option_errors():
-        await rules.check_before_opening(chosen.kind, options, arguments.task, wanted.command, wanted.cwd)
+        await rules.check_before_opening(
+            chosen.kind, options, arguments.task, wanted.command, wanted.cwd
+        )
         with slow_start(chosen.kind, options):
             environment = await open_environment(chosen.kind, task=arguments.task, **options)
     rules.guard_environment(environment)
@@ -221,21 +276,33 @@ async def _open(arguments: argparse.Namespace, chosen: Chosen, wanted: RunReques
 
 
 async def _choose(
-    arguments: argparse.Namespace, environment: Environment, wanted: RunRequest, interrupts: Interrupts
+    arguments: argparse.Namespace,
+    environment: Environment,
+    wanted: RunRequest,
+    interrupts: Interrupts,
 ) -> Outcome:
     if arguments.detach:
         return await start_in_background(environment, wanted, as_json=arguments.json)
     if arguments.tty:
-        return await run_on_terminal(environment, wanted, interrupts, getattr(arguments, "record", None))
+        return await run_on_terminal(
+            environment, wanted, interrupts, getattr(arguments, "record", None)
+        )
     if arguments.task is None and not arguments.json and (arguments.separate or has_input()):
         return await run_as_process(environment, wanted, interrupts)
     return await run_in_session(environment, wanted, interrupts, as_json=arguments.json)
 
 
-async def start_in_background(environment: Environment, wanted: RunRequest, *, as_json: bool) -> Outcome:
+async def start_in_background(
+    environment: Environment, wanted: RunRequest, *, as_json: bool
+) -> Outcome:
     """Starts it and prints its id; the environment lives on with its task."""
     process = await environment.start(
-        wanted.command, cwd=wanted.cwd, env=wanted.env, separate=wanted.separate, stdin="pipe", tag=OF_PERSON
+        wanted.command,
+        cwd=wanted.cwd,
+        env=wanted.env,
+        separate=wanted.separate,
+        stdin="pipe",
+        tag=OF_PERSON,
     )
     if as_json:
         print_json({"id": process.id, "environment": environment.id, "task": environment.task})
@@ -243,12 +310,17 @@ async def start_in_background(environment: Environment, wanted: RunRequest, *, a
     print(process.id)
     if sys.stderr.isatty():
         task = shlex.quote(environment.task or environment.id)
-        sys.stderr.write(f"`hermetic logs -f {process.id}` shows its output, `hermetic rm {task}` ends it\n")
+        sys.stderr.write(
+            f"`hermetic logs -f {process.id}` shows its output, `hermetic rm {task}` ends it\n"
+        )
     return 0, ()
 
 
 async def run_on_terminal(
-    environment: Environment, wanted: RunRequest, interrupts: Interrupts, record: Record | None = None
+    environment: Environment,
+    wanted: RunRequest,
+    interrupts: Interrupts,
+    record: Record | None = None,
 ) -> Outcome:
     """Runs it on a terminal of its own that is shown on ours; one of a task can be left running.
 
@@ -257,11 +329,19 @@ async def run_on_terminal(
     size = os.get_terminal_size(0) if os.isatty(0) else os.terminal_size((80, 24))
     process = await environment.start(
         wanted.command,
-        cwd=wanted.cwd, env=wanted.env, pty=True, rows=size.lines, cols=size.columns, tag=OF_PERSON,
-    )  # fmt: skip
+        cwd=wanted.cwd,
+        env=wanted.env,
+        pty=True,
+        rows=size.lines,
+        cols=size.columns,
+        tag=OF_PERSON,
+    )
     can_detach = environment.task is not None
     try:
-        async with record(environment, process) if record else nullcontext(), asyncio.timeout(wanted.timeout):
+        async with (
+            record(environment, process) if record else nullcontext(),
+            asyncio.timeout(wanted.timeout),
+        ):
             keyboard = attach.Keyboard(process)
             ending = await attach.show_process(
                 environment, keyboard, interrupts, can_detach=can_detach, ends_input=True
@@ -278,8 +358,12 @@ async def run_on_terminal(
     return ending.exit_code, ()
 
 
-async def run_as_process(environment: Environment, wanted: RunRequest, interrupts: Interrupts) -> Outcome:
-    """Runs it as a process: input is forwarded live, and stdout and stderr stay separate while it runs."""
+async def run_as_process(
+    environment: Environment, wanted: RunRequest, interrupts: Interrupts
+) -> Outcome:
+    """Runs it as a process: input is forwarded live, and stdout and stderr stay separate while it
+    runs.
+    """
     if wanted.timeout is not None:
         check_positive(wanted.timeout, "timeout")
     process = await environment.start(
@@ -323,7 +407,8 @@ async def run_in_session(
 ) -> Outcome:
     """Runs it in a shell that keeps its state, and prints its output live, or its result as JSON.
 
-    Its input is read to the end before it starts. No output is lost: a slow reader makes the command wait.
+    Its input is read to the end before it starts. No output is lost: a slow reader makes the
+    command wait.
     """
     written = 0
 
@@ -334,20 +419,28 @@ async def run_in_session(
 
     stdin = b"".join([piece async for piece in pieces(0)]) if has_input() else None
     is_streamed = not as_json and not wanted.separate
-    streams: dict[str, Any] = {} if as_json else {"limit": 0, "on_output": write if is_streamed else None}
+    streams: dict[str, Any] = (
+        {} if as_json else {"limit": 0, "on_output": write if is_streamed else None}
+    )
     result = await environment.run(**wanted._asdict(), stdin=stdin, tag=OF_PERSON, **streams)
     dropped = 0
     if as_json:
         shown = {name: getattr(result, name) for name in RESULT_FIELDS.split()}
         print_json({**shown, "environment": environment.id, "task": environment.task})
     else:
-        dropped = result.total_bytes - written if is_streamed else await _copy_streams(environment, result, interrupts)
+        dropped = (
+            result.total_bytes - written
+            if is_streamed
+            else await _copy_streams(environment, result, interrupts)
+        )
         _report_timeout(result.ending)
     lost = (str(result.ending),) if isinstance(result.ending, Lost) else ()
     return result.exit_code, (*lost, *result.notes, *_report_dropped(dropped))
 
 
-async def _wait(process: Process, copying: Sequence[Coroutine[Any, Any, Ending]], timeout: float | None) -> Ending:
+async def _wait(
+    process: Process, copying: Sequence[Coroutine[Any, Any, Ending]], timeout: float | None
+) -> Ending:
     """Copies output until the process has ended or timed out."""
     tasks = [asyncio.create_task(copy) for copy in copying]
     try:
@@ -402,6 +495,8 @@ def _report_dropped(count: int) -> tuple[str, ...]:
 
 
 COMMANDS = {
-    "run": Command(ABOUT, _run_arguments, _main, usage="hermetic run [OPTION…] [--] COMMAND…", failed=NOT_DONE),
+    "run": Command(
+        ABOUT, _run_arguments, _main, usage="hermetic run [OPTION…] [--] COMMAND…", failed=NOT_DONE
+    ),
     "shell": Command(ABOUT_SHELL, _shell_arguments, _main, failed=NOT_DONE),
 }

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hermetic.cli.command import Command
-from hermetic.cli.opening import DenyRules, current_directory, option_errors, read_option, settings_here
+from hermetic.cli.opening import (
+    DenyRules,
+    current_directory,
+    option_errors,
+    read_option,
+    settings_here,
+)
 from hermetic.cli.progress import log_progress
 from hermetic.cli.report import print_json, print_table, span
 from hermetic.cli.times import read_duration
@@ -54,38 +60,74 @@ NEEDED = ("starlette", "uvicorn", "websockets")
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=_ACTIONS, help="what to do instead of serving")
-    parser.add_argument("id", nargs="?", metavar="ID", help="for revoke: an id from `hermetic serve tokens`")
-    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="(default: %(default)s)")
-    parser.add_argument("--port", metavar="N", type=int, help="(default: 7625, or the next free one)")
     parser.add_argument(
-        "--name", metavar="HOST", action="append", default=[], help="a host name by which browsers reach it; repeatable"
+        "id", nargs="?", metavar="ID", help="for revoke: an id from `hermetic serve tokens`"
     )
-    parser.add_argument("--certificate", metavar="FILE", type=Path, help="TLS certificate chain, PEM")
+    parser.add_argument(
+        "--host", metavar="ADDRESS", default="127.0.0.1", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--port", metavar="N", type=int, help="(default: 7625, or the next free one)"
+    )
+    parser.add_argument(
+        "--name",
+        metavar="HOST",
+        action="append",
+        default=[],
+        help="a host name by which browsers reach it; repeatable",
+    )
+    parser.add_argument(
+        "--certificate", metavar="FILE", type=Path, help="TLS certificate chain, PEM"
+    )
     parser.add_argument("--key", metavar="FILE", type=Path, help="its private key, PEM")
     parser.add_argument(
-        "--terminals", metavar="N", type=int, default=TERMINALS, help="most terminals at once (default: %(default)s)"
+        "--terminals",
+        metavar="N",
+        type=int,
+        default=TERMINALS,
+        help="most terminals at once (default: %(default)s)",
     )
     parser.add_argument(
-        "--terminal-idle", metavar="SECONDS", type=float, default=TERMINAL_IDLE,
+        "--terminal-idle",
+        metavar="SECONDS",
+        type=float,
+        default=TERMINAL_IDLE,
         help="after which an unused terminal without a viewer is closed, 0: never (default: %(default)g)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--env", metavar="KIND", help="kind of the environments of MCP clients (default: your settings')"
     )
-    parser.add_argument("--image", metavar="I", help="their image, for docker, podman and apptainer")
     parser.add_argument(
-        "-o", "--option", metavar="KEY=VALUE", action="append", default=[], dest="options",
+        "--env",
+        metavar="KIND",
+        help="kind of the environments of MCP clients (default: your settings')",
+    )
+    parser.add_argument(
+        "--image", metavar="I", help="their image, for docker, podman and apptainer"
+    )
+    parser.add_argument(
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        dest="options",
         help="any option of that kind; the value is JSON, or else text; may be repeated",
-    )  # fmt: skip
-    parser.add_argument(
-        "--scope", metavar="S", default="view", help="of a token: view, drive, approve, admin, mcp, e2b (view)"
     )
-    parser.add_argument("--expires", metavar="T", default="1d", help="of a token: 30m, 12h, 7d (default: 1d)")
-    parser.add_argument("--as", metavar="NAME", dest="holder", default="program", help="name of a token's holder")
     parser.add_argument(
-        "--record", choices=("none", "terminals", "all"),
+        "--scope",
+        metavar="S",
+        default="view",
+        help="of a token: view, drive, approve, admin, mcp, e2b (view)",
+    )
+    parser.add_argument(
+        "--expires", metavar="T", default="1d", help="of a token: 30m, 12h, 7d (default: 1d)"
+    )
+    parser.add_argument(
+        "--as", metavar="NAME", dest="holder", default="program", help="name of a token's holder"
+    )
+    parser.add_argument(
+        "--record",
+        choices=("none", "terminals", "all"),
         help="record what starts from now on (default: the setting console.record, none)",
-    )  # fmt: skip
+    )
     parser.add_argument("--json", action="store_true", help="tokens as JSON")
 
 
@@ -94,21 +136,34 @@ def _serve(arguments: argparse.Namespace) -> int:
     check_installed()
     if arguments.action is not None:
         return {
-            "token": _make_token, "tokens": _list_tokens, "revoke": _revoke, "url": _make_url, "password": _password
-        }[arguments.action](arguments)  # fmt: skip
+            "token": _make_token,
+            "tokens": _list_tokens,
+            "revoke": _revoke,
+            "url": _make_url,
+            "password": _password,
+        }[arguments.action](arguments)
     log_progress()
     logging.getLogger("hermetic.serve").setLevel(logging.WARNING)
     settings = settings_here()
     options = server.ServerOptions(
-        host=arguments.host, port=arguments.port, names=tuple(arguments.name), certificate=arguments.certificate,
-        key=arguments.key, terminals=arguments.terminals, terminal_idle=arguments.terminal_idle,
-        record=arguments.record or recorded(settings), clients=_client_options(arguments),
-    )  # fmt: skip
+        host=arguments.host,
+        port=arguments.port,
+        names=tuple(arguments.name),
+        certificate=arguments.certificate,
+        key=arguments.key,
+        terminals=arguments.terminals,
+        terminal_idle=arguments.terminal_idle,
+        record=arguments.record or recorded(settings),
+        clients=_client_options(arguments),
+    )
     console = server.ConsoleServer(options, DenyRules(settings).guard_environment)
     if not static_files.is_built():
         sys.stderr.write(f"hermetic: {static_files.HOW_TO_BUILD}\n")
     print(f"The console is at {console.access.start_url()}")
-    print("The URL logs one browser in, within ten minutes. Ctrl-C ends the server; environments run on.", flush=True)
+    print(
+        "The URL logs one browser in, within ten minutes. Ctrl-C ends the server; environments run on.",
+        flush=True,
+    )
     console.run()
     return 0
 
@@ -126,7 +181,8 @@ def _client_options(arguments: argparse.Namespace) -> "clients.ClientOptions":
     if arguments.env is not None or options:
         settings = config.load(current_directory(), kind=arguments.env)
         with option_errors():
-            catalog.find(settings.environment.kind)({**settings.options, **options})  # a wrong one is reported now
+            # a wrong one is reported now
+            catalog.find(settings.environment.kind)({**settings.options, **options})
     return clients.ClientOptions(kind=arguments.env, options=options)
 
 
@@ -135,7 +191,9 @@ def check_installed() -> None:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         names = ", ".join(missing)
-        raise ConfigError(f"{names} is missing; install it with: pip install 'hermetic[serve]'", setting="serve")
+        raise ConfigError(
+            f"{names} is missing; install it with: pip install 'hermetic[serve]'", setting="serve"
+        )
 
 
 def _make_token(arguments: argparse.Namespace) -> int:
@@ -152,11 +210,22 @@ def _list_tokens(arguments: argparse.Namespace) -> int:
     """Prints every token without its secret."""
     found = tokens.TokenStore.of_this_user().all()
     if arguments.json:
-        print_json([{"id": token.id, **{name: getattr(token.grant, name) for name in _SHOWN}} for token in found])
+        print_json(
+            [
+                {"id": token.id, **{name: getattr(token.grant, name) for name in _SHOWN}}
+                for token in found
+            ]
+        )
         return 0
     now = time.time()
     rows = [
-        (token.id, token.grant.use, ",".join(token.grant.scopes), span(token.grant.expires - now), token.grant.name)
+        (
+            token.id,
+            token.grant.use,
+            ",".join(token.grant.scopes),
+            span(token.grant.expires - now),
+            token.grant.name,
+        )
         for token in found
     ]
     print_table(("ID", "USE", "SCOPES", "EXPIRES IN", "NAME"), rows)
@@ -169,7 +238,9 @@ _SHOWN = ("use", "name", "scopes", "created", "expires")
 def _revoke(arguments: argparse.Namespace) -> int:
     """Removes the token with an id of this prefix."""
     store = tokens.TokenStore.of_this_user()
-    matching = [token for token in store.all() if arguments.id and token.key.startswith(arguments.id)]
+    matching = [
+        token for token in store.all() if arguments.id and token.key.startswith(arguments.id)
+    ]
     if len(matching) != 1:
         raise InvalidArgument(
             f"{len(matching)} tokens have an id like {arguments.id!r}; `hermetic serve tokens` lists them",
@@ -182,12 +253,18 @@ def _revoke(arguments: argparse.Namespace) -> int:
 
 def _make_url(arguments: argparse.Namespace) -> int:
     """Prints a start URL for a server that runs already."""
-    found = [url for url in running.running_servers() if arguments.port in (None, urlsplit(url).port)]
+    found = [
+        url for url in running.running_servers() if arguments.port in (None, urlsplit(url).port)
+    ]
     if not found:
         where = "" if arguments.port is None else f" at port {arguments.port}"
-        raise ConfigError(f"no console of yours runs{where}; start one: hermetic serve", setting="port")
+        raise ConfigError(
+            f"no console of yours runs{where}; start one: hermetic serve", setting="port"
+        )
     if len(found) > 1:
-        raise ConfigError(f"several consoles run; choose one with --port: {', '.join(found)}", setting="port")
+        raise ConfigError(
+            f"several consoles run; choose one with --port: {', '.join(found)}", setting="port"
+        )
     print(access.start_url(tokens.TokenStore.of_this_user(), found[0]))
     return 0
 

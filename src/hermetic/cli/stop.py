@@ -12,23 +12,33 @@ from hermetic.registry.records import Records, id_for_task, is_id, runtime_root
 
 
 def _names(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="every environment of this user, also those opened later")
+    parser.add_argument(
+        "--all", action="store_true", help="every environment of this user, also those opened later"
+    )
     JSON(parser)
-    parser.add_argument("names", nargs="*", metavar="TASK", help="a task, an id, or the start of an id")
+    parser.add_argument(
+        "names", nargs="*", metavar="TASK", help="a task, an id, or the start of an id"
+    )
 
 
 def _stop_arguments(parser: argparse.ArgumentParser) -> None:
     _names(parser)
-    parser.add_argument("--end", action="store_true", help="end the processes instead of freezing them")
+    parser.add_argument(
+        "--end", action="store_true", help="end the processes instead of freezing them"
+    )
 
 
 def _stop(arguments: argparse.Namespace) -> int:
     """Returns 1 when the processes of an environment could not be reached."""
     if bool(arguments.names) == arguments.all:
-        return report_error("name the tasks to stop, or give --all; `hermetic envs` lists them", BAD_USAGE)
+        return report_error(
+            "name the tasks to stop, or give --all; `hermetic envs` lists them", BAD_USAGE
+        )
     records, mode = Records(runtime_root()), "end" if arguments.end else "freeze"
     ids = None if arguments.all else [_id(records, name) for name in arguments.names]
-    done = asyncio.run(stop(records, ids, "end" if arguments.end else "freeze", f"{user_name()}, hermetic stop"))
+    done = asyncio.run(
+        stop(records, ids, "end" if arguments.end else "freeze", f"{user_name()}, hermetic stop")
+    )
     verb, also = "ended" if mode == "end" else "frozen", "calls are held until `hermetic release`"
     return _report(done, verb, also, arguments.json)
 

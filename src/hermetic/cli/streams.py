@@ -11,12 +11,15 @@ PLAIN = {"…": "...", "→": "->", "⏎": "\\n", "�": "?", "–": "-", "’":
 
 
 def open_missing_streams() -> None:
-    """Opens the null device for every closed one of 0, 1 and 2: the next file would get that number."""
+    """Opens the null device for every closed one of 0, 1 and 2: the next file would get that
+    number.
+    """
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number is this one
+            # the lowest free number is this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     if sys.stdin is None:
         sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     if sys.stdout is None:
@@ -26,7 +29,10 @@ def open_missing_streams() -> None:
 
 
 def escape_unencodable() -> None:
-    """Replaces characters that the output's encoding lacks: `…` by three dots, others by escapes."""
+    """Replaces characters that the output's encoding lacks:
+
+    `…` by three dots, others by escapes.
+    """
     codecs.register_error(SPELLING, _escaped)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -37,7 +43,9 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     wrong = error.object[error.start : error.end]
-    plain = "".join(PLAIN.get(char) or char.encode("ascii", "backslashreplace").decode() for char in wrong)
+    plain = "".join(
+        PLAIN.get(char) or char.encode("ascii", "backslashreplace").decode() for char in wrong
+    )
     return plain, error.end
 
 

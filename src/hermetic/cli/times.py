@@ -19,7 +19,8 @@ def read_duration(text: str, argument: str = "expires") -> float:
 
 
 def seconds_since(text: str, argument: str = "since") -> float:
-    """Seconds since a moment, which is a duration ago or an ISO time, of this time zone if it names none.
+    """Seconds since a moment, which is a duration ago or an ISO time, of this time zone if it names
+    none.
 
     Raises InvalidArgument, also for a moment to come.
     """
@@ -29,8 +30,11 @@ def seconds_since(text: str, argument: str = "since") -> float:
         moment = datetime.datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
         raise InvalidArgument(
-            f"{text!r} is no duration and no time; write 90s, 30m, 12h, 7d or 2026-11-16T19:30", argument=argument
+            f"{text!r} is no duration and no time; write 90s, 30m, 12h, 7d or 2026-11-16T19:30",
+            argument=argument,
         ) from None
     if moment > time.time():
-        raise InvalidArgument(f"{text} is yet to come; --since takes a time that is past", argument=argument)
+        raise InvalidArgument(
+            f"{text} is yet to come; --since takes a time that is past", argument=argument
+        )
     return time.time() - moment

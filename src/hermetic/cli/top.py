@@ -1,4 +1,6 @@
-"""`hermetic top`: environments and their processes with CPU, memory and age; live at a terminal, else once."""
+"""`hermetic top`: environments and their processes with CPU, memory and age; live at a terminal,
+else once.
+"""
 
 import argparse
 import asyncio
@@ -17,7 +19,13 @@ import msgspec
 from hermetic.cli.colours import has_colours
 from hermetic.cli.command import JSON, Command, report_error
 from hermetic.cli.interrupts import Interrupts, Stopped, run_interruptibly
-from hermetic.cli.lookup import KnownEnvironment, add_in_option, attach_known, find_record, problems_of
+from hermetic.cli.lookup import (
+    KnownEnvironment,
+    add_in_option,
+    attach_known,
+    find_record,
+    problems_of,
+)
 from hermetic.cli.report import age, print_json, print_table, size, table
 from hermetic.cli.streams import SPELLING
 from hermetic.contract.environment import EnvironmentRecord
@@ -79,15 +87,21 @@ class EnvironmentUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--once", action="store_true", help="print the table once, also at a terminal")
-    parser.add_argument("--interval", metavar="S", type=float, default=2.0, help="seconds (default: %(default)g)")
+    parser.add_argument(
+        "--once", action="store_true", help="print the table once, also at a terminal"
+    )
+    parser.add_argument(
+        "--interval", metavar="S", type=float, default=2.0, help="seconds (default: %(default)g)"
+    )
     JSON(parser)
     add_in_option(parser)
 
 
 def _top(arguments: argparse.Namespace) -> int:
     if not LEAST_SECONDS <= arguments.interval <= 3600:
-        raise InvalidArgument(f"--interval is {LEAST_SECONDS:g} to 3600 seconds", argument="interval")
+        raise InvalidArgument(
+            f"--interval is {LEAST_SECONDS:g} to 3600 seconds", argument="interval"
+        )
     is_live = sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
     if arguments.once or arguments.json or not is_live:
         return run_interruptibly(lambda _: _print_once(arguments))
@@ -153,7 +167,10 @@ async def _draw_frames(monitor: "Monitor", interrupts: Interrupts, interval: flo
 def _frame(usages: list[EnvironmentUsage], screen: os.terminal_size) -> str:
     """One screen; what does not fit is counted."""
     count = sum(len(usage.processes) for usage in usages)
-    lines = [f"hermetic top, {time.strftime('%H:%M:%S')}: {len(usages)} environments, {count} processes; q leaves", ""]
+    lines = [
+        f"hermetic top, {time.strftime('%H:%M:%S')}: {len(usages)} environments, {count} processes; q leaves",
+        "",
+    ]
     lines += table(HEADINGS, _rows(usages), screen.columns, colours=has_colours(sys.stdout))
     if len(lines) > screen.lines:
         lines = [*lines[: screen.lines - 1], f"… {len(lines) - screen.lines + 1} lines more"]
@@ -162,8 +179,18 @@ def _frame(usages: list[EnvironmentUsage], screen: os.terminal_size) -> str:
 
 def _rows(usages: list[EnvironmentUsage]) -> Iterator[tuple[str, ...]]:
     for usage in usages:
-        name, memory = usage.task or usage.id, "-" if usage.memory_bytes is None else size(usage.memory_bytes)
-        yield (name, usage.state, _percent(usage.cpu_percent), memory, age(usage.created), f"({usage.kind})")
+        name, memory = (
+            usage.task or usage.id,
+            "-" if usage.memory_bytes is None else size(usage.memory_bytes),
+        )
+        yield (
+            name,
+            usage.state,
+            _percent(usage.cpu_percent),
+            memory,
+            age(usage.created),
+            f"({usage.kind})",
+        )
         for one in sorted(usage.processes, key=lambda process: -(process.cpu_percent or 0.0)):
             measured = _percent(one.cpu_percent), size(one.memory_bytes), age(one.started)
             yield (f"  {one.id}", one.state, *measured, one.command)
@@ -218,7 +245,9 @@ class _Measured(NamedTuple):
 
 
 class Monitor:
-    """The environments of this user, attached as observers, and what they use from one sample to the next."""
+    """The environments of this user, attached as observers, and what they use from one sample to
+    the next.
+    """
 
     def __init__(self, within: str | None = None) -> None:
         self.changed = asyncio.Event()  # a process has started or ended, or an environment is gone
@@ -240,7 +269,9 @@ class Monitor:
         """What every environment uses now, asked concurrently."""
         await self._look()
         before, self._measured = self._measured, {}
-        return list(await asyncio.gather(*(self._sample(known, before) for known in self._known.values())))
+        return list(
+            await asyncio.gather(*(self._sample(known, before) for known in self._known.values()))
+        )
 
     async def close(self) -> None:
         """Closes every link."""
@@ -251,7 +282,9 @@ class Monitor:
         records = Records(runtime_root())
         chosen = records.all() if self._within is None else [find_record(records, self._within)]
         found = {record.id: record for record in chosen}
-        lost = [id for id, known in self._known.items() if id not in found or known.record != found[id]]
+        lost = [
+            id for id, known in self._known.items() if id not in found or known.record != found[id]
+        ]
         await asyncio.gather(*map(self._forget, lost))
         due = [record for id, record in found.items() if self._is_due(id)]
         await asyncio.gather(*map(self._attach, due))
@@ -266,14 +299,18 @@ class Monitor:
         self._tried[record.id] = time.monotonic()
         known = self._known[record.id] = await attach_known(record, observes=True)
         if known.environment is not None:
-            self._watching[record.id] = asyncio.create_task(self._watch(record.id, known.environment))
+            self._watching[record.id] = asyncio.create_task(
+                self._watch(record.id, known.environment)
+            )
 
     async def _watch(self, id: str, environment: Environment) -> None:
         try:
             async for _ in environment.events():
                 self.changed.set()
         except EnvironmentUnavailable as error:
-            self._known[id] = self._known[id]._replace(environment=None, state="gone", problem=str(error))
+            self._known[id] = self._known[id]._replace(
+                environment=None, state="gone", problem=str(error)
+            )
             await detach(environment)
             self.changed.set()
 
@@ -285,10 +322,16 @@ class Monitor:
         if known.environment is not None:
             await detach(known.environment)
 
-    async def _sample(self, known: KnownEnvironment, before: dict[tuple[str, str], _Measured]) -> EnvironmentUsage:
+    async def _sample(
+        self, known: KnownEnvironment, before: dict[tuple[str, str], _Measured]
+    ) -> EnvironmentUsage:
         record, environment = known.record, known.environment
         plain = EnvironmentUsage(
-            id=record.id, task=record.task, kind=record.kind, state=known.state, created=record.created
+            id=record.id,
+            task=record.task,
+            kind=record.kind,
+            state=known.state,
+            created=record.created,
         )
         if environment is None:
             return plain
@@ -296,7 +339,9 @@ class Monitor:
             async with asyncio.timeout(ANSWER_SECONDS):
                 used, infos = await asyncio.gather(usage_of(environment), environment.processes())
                 running = [info for info in infos if info.is_running or info.left][-MOST_PROCESSES:]
-                processes = await asyncio.gather(*(self._process(environment, info, before) for info in running))
+                processes = await asyncio.gather(
+                    *(self._process(environment, info, before) for info in running)
+                )
         except TimeoutError:
             return msgspec.structs.replace(plain, state="stalled")
         except ExecutionError:
@@ -304,7 +349,11 @@ class Monitor:
         seconds, memory = (None, None) if used is None else (used.cpu, used.memory)
         percent = None if seconds is None else self._percent((record.id, ""), seconds, before)
         return msgspec.structs.replace(
-            plain, cpu_seconds=seconds, cpu_percent=percent, memory_bytes=memory, processes=tuple(processes)
+            plain,
+            cpu_seconds=seconds,
+            cpu_percent=percent,
+            memory_bytes=memory,
+            processes=tuple(processes),
         )
 
     async def _process(
@@ -313,14 +362,25 @@ class Monitor:
         tree = await tree_of(environment, info.id)
         seconds = sum(member.cpu_seconds for member in tree.members)
         return ProcessUsage(
-            id=info.id, pid=info.pid, started=info.started, command=info.command, members=len(tree.members),
+            id=info.id,
+            pid=info.pid,
+            started=info.started,
+            command=info.command,
+            members=len(tree.members),
             state=info.state if info.ending is None else f"{info.ending}, {info.left} left",
-            cpu_seconds=seconds, cpu_percent=self._percent((environment.id, info.id), seconds, before),
-            memory_bytes=sum(member.rss for member in tree.members), ports=tree.ports,
-        )  # fmt: skip
+            cpu_seconds=seconds,
+            cpu_percent=self._percent((environment.id, info.id), seconds, before),
+            memory_bytes=sum(member.rss for member in tree.members),
+            ports=tree.ports,
+        )
 
-    def _percent(self, key: tuple[str, str], seconds: float, before: dict[tuple[str, str], _Measured]) -> float | None:
-        """CPU of one core since the sample before. An ended child's time may be lost, so it is never below 0."""
+    def _percent(
+        self, key: tuple[str, str], seconds: float, before: dict[tuple[str, str], _Measured]
+    ) -> float | None:
+        """CPU of one core since the sample before.
+
+        An ended child's time may be lost, so it is never below 0.
+        """
         now, earlier = time.monotonic(), before.get(key)
         self._measured[key] = _Measured(now, seconds)
         if earlier is None or now <= earlier.at:

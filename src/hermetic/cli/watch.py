@@ -1,4 +1,6 @@
-"""`hermetic wait`, `inspect` and `events`: what a process or an environment is, and when that changes."""
+"""`hermetic wait`, `inspect` and `events`: what a process or an environment is, and when that
+changes.
+"""
 
 import argparse
 import asyncio
@@ -21,7 +23,12 @@ NOT_ENDED = 124  # as after a timeout of `hermetic run`
 
 
 def _wait_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--timeout", metavar="S", type=float, help="give up after so many seconds; the process runs on")
+    parser.add_argument(
+        "--timeout",
+        metavar="S",
+        type=float,
+        help="give up after so many seconds; the process runs on",
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
     add_in_option(parser)
     parser.add_argument("id", metavar="ID", help="an id from `hermetic ps`, or the start of one")
@@ -52,7 +59,9 @@ async def _wait_for(arguments: argparse.Namespace) -> int:
 def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as without it")
     add_in_option(parser)
-    parser.add_argument("name", metavar="NAME", help="a task, or the id of an environment or process, or its start")
+    parser.add_argument(
+        "name", metavar="NAME", help="a task, or the id of an environment or process, or its start"
+    )
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
@@ -67,11 +76,17 @@ async def _describe(within: str | None, name: str) -> object:
             found = await find_process(environments, name)
         except UnknownProcess:
             record = find_record(Records(runtime_root()), name)
-            return await _describe_environment(next(known for known in environments if known.record.id == record.id))
+            return await _describe_environment(
+                next(known for known in environments if known.record.id == record.id)
+            )
         process = await found.environment.process(found.info.id)
         status = await process.status()
         fields = msgspec.to_builtins(process.info)
-        return {"environment": found.environment.id, **fields, "waiting_for_input": status.waiting_for_input}
+        return {
+            "environment": found.environment.id,
+            **fields,
+            "waiting_for_input": status.waiting_for_input,
+        }
 
 
 async def _describe_environment(known: KnownEnvironment) -> object:
@@ -81,7 +96,13 @@ async def _describe_environment(known: KnownEnvironment) -> object:
         return {**record, "state": known.state, "problem": known.problem}
     info, processes = await asyncio.gather(known.environment.info(), known.environment.processes())
     isolation = known.environment.isolation
-    return {**record, "state": "alive", "isolation": isolation, "info": info, "processes": processes}
+    return {
+        **record,
+        "state": "alive",
+        "isolation": isolation,
+        "info": info,
+        "processes": processes,
+    }
 
 
 def _events_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +123,9 @@ async def _print_events(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _print_from(known: KnownEnvironment, events: AsyncIterator[ProcessEvent], as_json: bool) -> None:
+async def _print_from(
+    known: KnownEnvironment, events: AsyncIterator[ProcessEvent], as_json: bool
+) -> None:
     try:
         async for event in events:
             _print_event(known, event.event, event.process, as_json)
@@ -110,12 +133,20 @@ async def _print_from(known: KnownEnvironment, events: AsyncIterator[ProcessEven
         _print_event(known, "gone", None, as_json)
 
 
-def _print_event(known: KnownEnvironment, event: str, process: ProcessInfo | None, as_json: bool) -> None:
+def _print_event(
+    known: KnownEnvironment, event: str, process: ProcessInfo | None, as_json: bool
+) -> None:
     if as_json:
         where = {"environment": known.record.id, "task": known.record.task}
-        print(msgspec.json.encode({**where, "event": event, "process": process}).decode(), flush=True)
+        print(
+            msgspec.json.encode({**where, "event": event, "process": process}).decode(), flush=True
+        )
         return
-    about = "" if process is None else f"  {process.id}  {process.ending or process.state}  {process.command}"
+    about = (
+        ""
+        if process is None
+        else f"  {process.id}  {process.ending or process.state}  {process.command}"
+    )
     print(one_line(f"{known.name}  {event}{about}"), flush=True)
 
 

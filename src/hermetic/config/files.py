@@ -21,7 +21,9 @@ MOST_BYTES = 1 << 20
 _TABLES = (*SECTIONS, "environments")
 _TRUSTED = "trusted_projects"
 _HEADER = re.compile(r"^\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?$")
-_KEY = re.compile(r"^\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+_KEY = re.compile(
+    r"^\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*="
+)
 _POSITION = re.compile(r" \(at line (\d+), column \d+\)| \(at end of document\)")
 
 
@@ -39,15 +41,20 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
         path = Path(named).expanduser()
         if not _is_there(path):
             raise ConfigError(
-                f"{USER_FILE}: there is no file {path}; make it, or unset the variable", setting=USER_FILE
+                f"{USER_FILE}: there is no file {path}; make it, or unset the variable",
+                setting=USER_FILE,
             )
         return path
     directory = settings_directory(environ)
-    return directory / SETTINGS if directory is not None and _is_there(directory / SETTINGS) else None
+    return (
+        directory / SETTINGS if directory is not None and _is_there(directory / SETTINGS) else None
+    )
 
 
 def project_file(directory: Path) -> Path | None:
-    """The nearest hermetic.toml from here up to the top of the repository; without one, only the one here."""
+    """The nearest hermetic.toml from here up to the top of the repository; without one, only the
+    one here.
+    """
     if _is_there(directory / PROJECT_FILE):
         return directory / PROJECT_FILE
     above = [directory, *directory.parents]
@@ -57,7 +64,8 @@ def project_file(directory: Path) -> Path | None:
 
 
 def read(path: Path) -> SettingsFile:
-    """The settings in the file. Raises ConfigError with file and line, and for a file that others can write.
+    """The settings in the file. Raises ConfigError with file and line, and for a file that others
+    can write.
 
     One that cannot be used is never passed over: what it forbids would be allowed.
     """
@@ -67,18 +75,24 @@ def read(path: Path) -> SettingsFile:
     except tomllib.TOMLDecodeError as error:
         line = _POSITION.search(str(error))
         at = line[1] if line and line[1] else text.count("\n") + 1
-        raise ConfigError(f"{path}:{at}: this is no TOML: {_POSITION.sub('', str(error))}") from None
+        raise ConfigError(
+            f"{path}:{at}: this is no TOML: {_POSITION.sub('', str(error))}"
+        ) from None
     lines = _lines(text)
     trusted = content.pop(_TRUSTED, [])
     if not isinstance(trusted, list) or not all(isinstance(item, str) for item in trusted):
         raise ConfigError(
-            f"{path}:{lines.get(_TRUSTED, 1)}: {_TRUSTED} must be a list of directories", setting=_TRUSTED
+            f"{path}:{lines.get(_TRUSTED, 1)}: {_TRUSTED} must be a list of directories",
+            setting=_TRUSTED,
         )
     return SettingsFile(path, tuple(_given(path, content, lines)), tuple(trusted))
 
 
 def _is_there(path: Path) -> bool:
-    """Whether the path exists, whatever it is. Raises ConfigError where that cannot be determined."""
+    """Whether the path exists, whatever it is.
+
+    Raises ConfigError where that cannot be determined.
+    """
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -90,22 +104,33 @@ def _is_there(path: Path) -> bool:
 
 def _unreadable(path: Path, error: OSError) -> ConfigError:
     if error.errno == errno.ELOOP:
-        return ConfigError(f"{path} is a link, and nothing protects what it leads to; put the file itself there")
-    return ConfigError(f"{path} cannot be read: {error.strerror}; change its permissions or take it away")
+        return ConfigError(
+            f"{path} is a link, and nothing protects what it leads to; put the file itself there"
+        )
+    return ConfigError(
+        f"{path} cannot be read: {error.strerror}; change its permissions or take it away"
+    )
 
 
 def _check(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(f"{path} is no plain file; put the settings there as one, or take it away")
+        raise ConfigError(
+            f"{path} is no plain file; put the settings there as one, or take it away"
+        )
     if status.st_uid not in (os.geteuid(), 0):
-        raise ConfigError(f"{path} belongs to another user; look at what it says, then make it yours, or take it away")
+        raise ConfigError(
+            f"{path} belongs to another user; look at what it says, then make it yours, or take it away"
+        )
     if status.st_mode & stat.S_IWOTH:
-        raise ConfigError(f"{path} can be written by anybody; look at what it says, then run chmod o-w {path}")
+        raise ConfigError(
+            f"{path} can be written by anybody; look at what it says, then run chmod o-w {path}"
+        )
 
 
 def _text(path: Path) -> str:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO must not block
+        # a FIFO must not block
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise _unreadable(path, error) from None
     try:
@@ -116,7 +141,9 @@ def _text(path: Path) -> str:
     finally:
         os.close(descriptor)
     if len(data) > MOST_BYTES:
-        raise ConfigError(f"{path} is larger than {MOST_BYTES:,} bytes; it cannot be a settings file")
+        raise ConfigError(
+            f"{path} is larger than {MOST_BYTES:,} bytes; it cannot be a settings file"
+        )
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -130,7 +157,8 @@ def _given(path: Path, content: Mapping[str, Any], lines: Mapping[str, int]) -> 
             _refuse(path, lines, section, f"no section {section!r}", (*_TABLES, _TRUSTED))
         if not isinstance(table, dict):
             raise ConfigError(
-                f"{path}:{lines.get(section, 1)}: {section} must be a table: [{section}]", setting=section
+                f"{path}:{lines.get(section, 1)}: {section} must be a table: [{section}]",
+                setting=section,
             )
         if section == "environments":
             yield from _of_kinds(path, table, lines)
@@ -139,7 +167,11 @@ def _given(path: Path, content: Mapping[str, Any], lines: Mapping[str, int]) -> 
             setting = f"{section}.{name}"
             if name not in SECTIONS[section].__struct_fields__ and setting not in ORIGINAL_NAMES:
                 _refuse(
-                    path, lines, setting, f"no setting {name!r} in [{section}]", SECTIONS[section].__struct_fields__
+                    path,
+                    lines,
+                    setting,
+                    f"no setting {name!r} in [{section}]",
+                    SECTIONS[section].__struct_fields__,
                 )
             yield Given(setting, value, _place(path, lines, setting))
 
@@ -148,15 +180,21 @@ def _of_kinds(path: Path, table: Mapping[str, Any], lines: Mapping[str, int]) ->
     for kind, options in table.items():
         if not isinstance(options, dict):
             at = _place(path, lines, f"environments.{kind}")
-            raise ConfigError(f"{at}: the options of a kind are a table: [environments.{kind}]", setting=kind)
+            raise ConfigError(
+                f"{at}: the options of a kind are a table: [environments.{kind}]", setting=kind
+            )
         for name, value in options.items():
             setting = f"environments.{kind}.{name}"
             yield Given(setting, value, _place(path, lines, setting))
 
 
-def _refuse(path: Path, lines: Mapping[str, int], setting: str, problem: str, valid: tuple[str, ...]) -> None:
+def _refuse(
+    path: Path, lines: Mapping[str, int], setting: str, problem: str, valid: tuple[str, ...]
+) -> None:
     wrong = setting.rpartition(".")[2]
-    raise ConfigError(f"{_place(path, lines, setting)}: {problem}; {choices(wrong, valid)}", setting=setting)
+    raise ConfigError(
+        f"{_place(path, lines, setting)}: {problem}; {choices(wrong, valid)}", setting=setting
+    )
 
 
 def _place(path: Path, lines: Mapping[str, int], setting: str) -> str:

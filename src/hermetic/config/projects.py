@@ -1,7 +1,7 @@
 """The settings that a project's file may change. A checkout must not widen what the user allows.
 
-Every setting has a rule: it may be tightened, chosen among what the user allows, or only the user sets it. A setting
-without a rule is refused.
+Every setting has a rule: it may be tightened, chosen among what the user allows, or only the user
+sets it. A setting without a rule is refused.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,7 +43,11 @@ class Asked(NamedTuple):
     @property
     def kind(self) -> str:
         """The kind that the setting is an option of; empty for a setting of no kind."""
-        return self.given.setting.split(".")[1] if self.given.setting.startswith("environments.") else ""
+        return (
+            self.given.setting.split(".")[1]
+            if self.given.setting.startswith("environments.")
+            else ""
+        )
 
     @property
     def name(self) -> str:
@@ -58,12 +62,20 @@ class Asked(NamedTuple):
     @property
     def users(self) -> Any:
         """The value without the project: the user's, else the default."""
-        own = self.own.get(self.given.setting) or (self.own.get(f"environment.{self.name}") if self.kind else None)
-        return typed(own, self._field.type) if own else _CLOCKS.get(self.given.setting, self._field.default)
+        own = self.own.get(self.given.setting) or (
+            self.own.get(f"environment.{self.name}") if self.kind else None
+        )
+        return (
+            typed(own, self._field.type)
+            if own
+            else _CLOCKS.get(self.given.setting, self._field.default)
+        )
 
     def of_kind(self, option: str) -> Any:
         """The user's value for another option of the same kind; None without one."""
-        own = self.own.get(f"environments.{self.kind}.{option}") or self.own.get(f"environment.{option}")
+        own = self.own.get(f"environments.{self.kind}.{option}") or self.own.get(
+            f"environment.{option}"
+        )
         return own and typed(own, option_fields(self.kind)[option].type)
 
     @property
@@ -71,7 +83,9 @@ class Asked(NamedTuple):
         section = self.given.setting.partition(".")[0]
         if self.kind:
             return option_fields(self.kind)[self.name]
-        return next(field for field in msgspec.structs.fields(SECTIONS[section]) if field.name == self.name)
+        return next(
+            field for field in msgspec.structs.fields(SECTIONS[section]) if field.name == self.name
+        )
 
 
 class Rule(NamedTuple):
@@ -107,7 +121,12 @@ def _real(path: str, folder: Path) -> Path:
 
 def _only_adds(asked: Asked) -> bool:
     """False for rows with a pattern that spares: what it matches would be asked about no longer."""
-    rows = [row for layer in asked.value for name, row in layer.items() if name != "rules" and isinstance(row, dict)]
+    rows = [
+        row
+        for layer in asked.value
+        for name, row in layer.items()
+        if name != "rules" and isinstance(row, dict)
+    ]
     entries = [entry for row in rows for entry in row.get("rules", ())]
     return all(isinstance(entry, list) and len(entry) > 1 and bool(entry[1]) for entry in entries)
 
@@ -143,10 +162,30 @@ _RULES = (
         lambda asked: asked.users in (None, asked.value),
         "files.write_root",
     ),
-    Rule("tighten", "only yes", lambda asked: asked.value is True, "code_execution.isolated redaction.enabled"),
-    Rule("tighten", "adds to yours", lambda asked: True, "redaction.variables approvals.deny web.deny"),
-    Rule("tighten", "any hosts, where you list none", lambda asked: asked.users in ((), asked.value), "web.allow"),
-    Rule("tighten", "only `off`", lambda asked: asked.value == "off", "web.search_backend web.extract_backend"),
+    Rule(
+        "tighten",
+        "only yes",
+        lambda asked: asked.value is True,
+        "code_execution.isolated redaction.enabled",
+    ),
+    Rule(
+        "tighten",
+        "adds to yours",
+        lambda asked: True,
+        "redaction.variables approvals.deny web.deny",
+    ),
+    Rule(
+        "tighten",
+        "any hosts, where you list none",
+        lambda asked: asked.users in ((), asked.value),
+        "web.allow",
+    ),
+    Rule(
+        "tighten",
+        "only `off`",
+        lambda asked: asked.value == "off",
+        "web.search_backend web.extract_backend",
+    ),
     Rule(
         "tighten",
         "only `deny`, and not where yours is `sandbox-first`",
@@ -160,7 +199,12 @@ _RULES = (
         lambda asked: all(rule.decision in ("ask", "deny") for rule in asked.value),
         "approvals.rules",
     ),
-    Rule("tighten", "rows whose patterns all name a rule; they add to yours", _only_adds, "approvals.programs"),
+    Rule(
+        "tighten",
+        "rows whose patterns all name a rule; they add to yours",
+        _only_adds,
+        "approvals.programs",
+    ),
     Rule(
         "tighten",
         "no more than yours, or the default; a limit stays one",
@@ -186,7 +230,12 @@ _RULES = (
         _is_stricter_kind,
         "environment.kind",
     ),
-    Rule("choose", "a directory of the project", _is_inside, "environment.cwd environments.sandbox.cwd"),
+    Rule(
+        "choose",
+        "a directory of the project",
+        _is_inside,
+        "environment.cwd environments.sandbox.cwd",
+    ),
     Rule("choose", "anything", lambda asked: True, "code_execution.timezone code_execution.warm"),
     Rule(
         "choose",
@@ -245,7 +294,8 @@ def rule_of(setting: str) -> Rule | None:
 def of_project(
     path: Path, wanted: Iterable[Given], own: Mapping[str, Given], trusted: Iterable[str]
 ) -> Iterator[Given]:
-    """The settings of a project's file. Raises ConfigError for one that widens what the user allows.
+    """The settings of a project's file. Raises ConfigError for one that widens what the user
+    allows.
 
     `own` is what the user's file and the variables say. What a trusted project says holds as it is.
     """
@@ -265,7 +315,11 @@ def of_project(
 
 def _whole(given: Given, folder: Path) -> Given:
     """The same with absolute, resolved paths: relative ones start at the file's directory."""
-    if given.setting not in _PATHS or not isinstance(given.value, str) or given.value.startswith("~"):
+    if (
+        given.setting not in _PATHS
+        or not isinstance(given.value, str)
+        or given.value.startswith("~")
+    ):
         return given
     is_address = given.setting.endswith(".image") and ":" in given.value
     return given if is_address else given._replace(value=str(_real(given.value, folder)))

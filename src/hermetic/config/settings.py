@@ -22,10 +22,12 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None  # where sessions start
     lease: LeaseSeconds | None = None  # life with nobody attached and nothing running
     unattended: LeaseSeconds | None = None  # life with nobody attached though something runs
-    profile: str | None = None  # whose files and skills places are shown, and whose home commands have
+    # whose files and skills places are shown, and whose home commands have
+    profile: str | None = None
     home: HomeMode = "auto"  # of commands on this machine
     across_processes: bool = True  # False: every task is the toolbox's alone, and ends with it
-    credential_files: tuple[str, ...] = ()  # of the profile, shown to places with files of their own
+    # of the profile, shown to places with files of their own
+    credential_files: tuple[str, ...] = ()
 
 
 class TerminalSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +52,8 @@ class CodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout: Seconds = limits.CODE_TIME  # for a script that says nothing else, and the most
     max_tool_calls: Annotated[int, msgspec.Meta(ge=0)] = limits.CODE_CALLS
     timezone: str | None = None  # TZ of scripts
-    passthrough: tuple[str, ...] = ()  # names of the session's variables that scripts get besides the usual ones
+    # names of the session's variables that scripts get besides the usual ones
+    passthrough: tuple[str, ...] = ()
     isolated: bool = False  # scripts run in a sandbox of their own
     warm: bool = True  # an interpreter is started ahead of the next script
 
@@ -58,11 +61,15 @@ class CodeSettings(msgspec.Struct, frozen=True, kw_only=True):
 class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the web tools search and fetch. Keys and addresses of providers are variables."""
 
-    search_backend: Literal["auto", "off", "tavily", "exa", "firecrawl", "searxng", "brave", "duckduckgo"] = "auto"
+    search_backend: Literal[
+        "auto", "off", "tavily", "exa", "firecrawl", "searxng", "brave", "duckduckgo"
+    ] = "auto"
     extract_backend: Literal["local", "off", "tavily", "exa", "firecrawl"] = "local"
-    extract_char_limit: Annotated[int, msgspec.Meta(ge=2000, le=500_000)] = limits.WEB_CHARACTERS  # of a page
+    # of a page
+    extract_char_limit: Annotated[int, msgspec.Meta(ge=2000, le=500_000)] = limits.WEB_CHARACTERS
     timeout: Seconds = limits.WEB_TIME  # for a page
-    allow: tuple[str, ...] = ()  # the only hosts that pages are fetched from; none: every public one
+    # the only hosts that pages are fetched from; none: every public one
+    allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()  # hosts that pages are not fetched from
     private_hosts: tuple[str, ...] = ()  # hosts that may have private addresses
     proxy: str | None = None  # for all requests of these tools
@@ -75,7 +82,8 @@ class RedactionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which secrets models do not see."""
 
     enabled: bool = True
-    variables: tuple[str, ...] = ()  # names of variables whose values are secrets though their names do not say so
+    # names of variables whose values are secrets though their names do not say so
+    variables: tuple[str, ...] = ()
 
 
 class SudoSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,16 +115,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sudo: SudoSettings = SudoSettings()
     approvals: ApprovalSettings = ApprovalSettings()
     console: ConsoleSettings = ConsoleSettings()
-    places: Mapping[str, str] = {}  # setting → file and line, or variable; what is missing has its default
+    # setting → file and line, or variable; what is missing has its default
+    places: Mapping[str, str] = {}
     notes: tuple[str, ...] = ()  # what was left out, and why
     sources: tuple[str, ...] = ()  # the files they were read from
 
     def known_secrets(self, environ: Mapping[str, str]) -> list[KnownSecret]:
-        """The values that no model may see: of these variables, of the environment's, and the password of sudo."""
+        """The values that no model may see: of these variables, of the environment's, and the
+        password of sudo.
+        """
         given = self.options.get("env")
-        own = {name: str(value) for name, value in given.items()} if isinstance(given, Mapping) else {}
+        own = (
+            {name: str(value) for name, value in given.items()}
+            if isinstance(given, Mapping)
+            else {}
+        )
         own |= {"web.proxy": self.web.proxy} if self.web.proxy else {}
-        named = [KnownSecret(name, environ[name]) for name in self.redaction.variables if environ.get(name)]
+        named = [
+            KnownSecret(name, environ[name])
+            for name in self.redaction.variables
+            if environ.get(name)
+        ]
         password = [KnownSecret("sudo password", self.sudo.password)] if self.sudo.password else []
         return [*password, *named, *secrets_of(own), *secrets_of(environ)]
 

@@ -23,7 +23,8 @@ class Given(NamedTuple):
     value: Any
     place: str  # file and line, or variable
     is_text: bool = False  # from a variable: numbers and lists are text
-    read: Callable[["Given"], Any] | None = None  # how the value is read; when it is used, not before
+    # how the value is read; when it is used, not before
+    read: Callable[["Given"], Any] | None = None
 
 
 def typed(given: Given, wanted: Any) -> Any:
@@ -41,11 +42,14 @@ def typed(given: Given, wanted: Any) -> Any:
         return msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
         shown = "the value" if given.setting.endswith("password") else repr(value)
-        raise ConfigError(f"{given.place}: {given.setting} cannot be {shown}: {error}", setting=given.setting) from None
+        raise ConfigError(
+            f"{given.place}: {given.setting} cannot be {shown}: {error}", setting=given.setting
+        ) from None
 
 
 def _readings(text: str) -> Iterator[tuple[Any, bool]]:
-    """The readings of a text, the first that fits wins: JSON, the text itself, a number, yes or no, words with commas.
+    """The readings of a text, the first that fits wins: JSON, the text itself, a number, yes or no,
+    words with commas.
 
     The second part is False where text may stand for another type.
     """

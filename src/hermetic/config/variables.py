@@ -15,7 +15,8 @@ _PROGRAMS = "_BINARY"  # HERMETIC_DOCKER_BINARY and the like name programs; back
 
 
 def ours(environ: Mapping[str, str]) -> Iterator[Given]:
-    """HERMETIC_ENVIRONMENT is the kind, HERMETIC_SECTION_NAME a setting, HERMETIC_KIND_OPTION an option.
+    """HERMETIC_ENVIRONMENT is the kind, HERMETIC_SECTION_NAME a setting, HERMETIC_KIND_OPTION an
+    option.
 
     Raises ConfigError for a name that begins like one of these and is none.
     """
@@ -33,7 +34,9 @@ def ours(environ: Mapping[str, str]) -> Iterator[Given]:
             elif name in (valid := SECTIONS[section].__struct_fields__):
                 yield Given(f"{section}.{name}", text, variable, is_text=True)
             else:
-                raise ConfigError(f"{variable}: {section} has no setting {name!r}; {choices(name, valid)}")
+                raise ConfigError(
+                    f"{variable}: {section} has no setting {name!r}; {choices(name, valid)}"
+                )
 
 
 # Variable of Hermes → its settings. Those that begin with a dot are options of docker and podman.
@@ -81,13 +84,18 @@ def original_settings(variable: str) -> list[str]:
     """The settings that a variable of Hermes sets."""
     each = ("environments.docker{}", "environments.podman{}")
     names = ORIGINAL[variable].split()
-    return [shape.format(name) for name in names for shape in (each if name.startswith(".") else ("{}",))]
+    return [
+        shape.format(name)
+        for name in names
+        for shape in (each if name.startswith(".") else ("{}",))
+    ]
 
 
 def of_the_original(environ: Mapping[str, str], directory: str) -> Iterator[Given]:
     """The variables of Hermes as settings; an empty one counts as unset, except for a password.
 
-    What a variable says is read when the setting is used: one for a kind that is not chosen is no mistake.
+    What a variable says is read when the setting is used: one for a kind that is not chosen is no
+    mistake.
     """
     read = {
         "TERMINAL_ENV": lambda given: given.value.strip().lower(),
@@ -109,7 +117,8 @@ def of_the_original(environ: Mapping[str, str], directory: str) -> Iterator[Give
         if variable in _SWITCHES and text.strip().lower() in ("0", "false", "no", "off", "n"):
             continue
         for setting in original_settings(variable):
-            if not (setting.startswith("environments.apptainer.") and _is_zero(text)):  # 0 is no limit there
+            # 0 is no limit there
+            if not (setting.startswith("environments.apptainer.") and _is_zero(text)):
                 yield Given(setting, text, variable, is_text=True, read=read.get(variable))
 
 

@@ -1,4 +1,5 @@
-"""The behaviour suite that every backend passes, ours or not: each promise of the public API, as a test.
+"""The behaviour suite that every backend passes, ours or not: each promise of the public API, as a
+test.
 
     python -m hermetic.conformance KIND [KEY=VALUE …] [-- PYTEST ARGUMENT…]
 

@@ -1,4 +1,6 @@
-"""Observations from outside: processes that are alive in an environment, and conditions that come true later."""
+"""Observations from outside: processes that are alive in an environment, and conditions that come
+true later.
+"""
 
 import asyncio
 import os
@@ -37,7 +39,8 @@ def new_mark() -> str:
 
 async def alive(env: Environment, mark: str) -> list[int]:
     """Pids in the environment of the processes with the mark in their command line."""
-    # The mark goes in by standard input, so that it is not in the command line of the search itself.
+    # The mark goes in by standard input, so that it is not in the command line of the search
+    # itself.
     seen = await env.run(["bash", "-c", LOOK], stdin=mark)
     assert seen.exit_code == 0, seen
     return [int(line.split("/")[2]) for line in seen.output.splitlines()]
@@ -52,7 +55,9 @@ async def output_of(process: Process, seconds: float = 10) -> bytes:
 async def eventually(
     look: Callable[[], Awaitable[T]], is_right: Callable[[T], object] = bool, seconds: float = 10
 ) -> None:
-    """Returns once the observation is right, by default true; fails the test when that takes too long."""
+    """Returns once the observation is right, by default true; fails the test when that takes too
+    long.
+    """
     try:
         async with asyncio.timeout(seconds):
             while not is_right(await look()):  # noqa: ASYNC110 - a process has no event to wait for

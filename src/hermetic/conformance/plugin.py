@@ -1,4 +1,6 @@
-"""The pytest plugin of the suite: options that choose an environment, and the fixtures of its tests."""
+"""The pytest plugin of the suite: options that choose an environment, and the fixtures of its
+tests.
+"""
 
 import asyncio
 import inspect
@@ -37,13 +39,17 @@ class Subject:
         unhandled: list[dict[str, Any]] = []
 
         async def bounded() -> T:
-            asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unhandled.append(context))
+            asyncio.get_running_loop().set_exception_handler(
+                lambda _loop, context: unhandled.append(context)
+            )
             async with asyncio.timeout(SECONDS):
                 return await work
 
         answer = self._runner.run(bounded())
         for first in unhandled:
-            raise AssertionError(f"failed unseen on the event loop: {first['message']}") from first.get("exception")
+            raise AssertionError(
+                f"failed unseen on the event loop: {first['message']}"
+            ) from first.get("exception")
         return answer
 
     async def environment(self) -> Environment:
@@ -71,9 +77,16 @@ _subject = pytest.StashKey[Subject]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds --environment and --environment-option."""
     group = parser.getgroup("hermetic", "environment that is put to the suite")
-    group.addoption("--environment", metavar="KIND", default="local", help="kind of environment (default: local)")
+    group.addoption(
+        "--environment",
+        metavar="KIND",
+        default="local",
+        help="kind of environment (default: local)",
+    )
     value = "option of that kind; the value is JSON, or else text; may be repeated"
-    group.addoption("--environment-option", metavar="KEY=VALUE", action="append", default=[], help=value)
+    group.addoption(
+        "--environment-option", metavar="KEY=VALUE", action="append", default=[], help=value
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -114,7 +127,10 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 @pytest.fixture
 def env(subject: Subject) -> Environment:
-    """The environment under test. It is shared: leave its default session as it is, and end what you start."""
+    """The environment under test.
+
+    It is shared: leave its default session as it is, and end what you start.
+    """
     return subject.run(subject.environment())
 
 

@@ -1,4 +1,6 @@
-"""Commands that have taken shells down, and process trees that have escaped a kill, by what they do."""
+"""Commands that have taken shells down, and process trees that have escaped a kill, by what they
+do.
+"""
 
 from typing import NamedTuple
 
@@ -42,7 +44,9 @@ POISONS: dict[str, Poison] = {
     "set -C": Poison("set -C", 0),
     "set -T and -E": Poison("set -TE", 0),
     "set -o posix": Poison("set -o posix", 0),
-    "every shell option": Poison("shopt -s nullglob failglob dotglob extglob lastpipe execfail inherit_errexit", 0),
+    "every shell option": Poison(
+        "shopt -s nullglob failglob dotglob extglob lastpipe execfail inherit_errexit", 0
+    ),
     "kill -9 $$": Poison("kill -9 $$"),
     "kill -9 $BASHPID": Poison("kill -9 $BASHPID", 137),
     "kill -TERM $BASHPID": Poison("kill -TERM $BASHPID", 143),
@@ -98,11 +102,14 @@ POISONS: dict[str, Poison] = {
     "break out of a sourced file": Poison("source <(echo 'break 5')"),
     "return": Poison("return 5"),
     "aliases for words of the language": Poison(
-        "shopt -s expand_aliases; alias eval=false case=false printf=false builtin=false for=false mapfile=false", 0
+        "shopt -s expand_aliases; alias eval=false case=false printf=false builtin=false for=false mapfile=false",
+        0,
     ),
     "builtins switched off": Poison("enable -n mapfile read eval trap"),
     "everything unset": Poison("for v in ${!_*} ${!B*} ${!M*}; do unset $v; done 2>/dev/null"),
-    "every function of ours unset": Poison("unset -f $(compgen -A function __) 2>/dev/null; unset ${!__*} 2>/dev/null"),
+    "every function of ours unset": Poison(
+        "unset -f $(compgen -A function __) 2>/dev/null; unset ${!__*} 2>/dev/null"
+    ),
     "a sub-shell that exits": Poison("(exit 13)", 13),
     "a pipeline that exits": Poison("exit 14 | exit 15", 15),
     "a group that exits": Poison("{ exit 16; }", 16),

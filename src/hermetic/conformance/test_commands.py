@@ -1,4 +1,6 @@
-"""A command: its text, its cwd, its variables, its exit code, and what is refused before anything starts."""
+"""A command: its text, its cwd, its variables, its exit code, and what is refused before anything
+starts.
+"""
 
 import asyncio
 import re
@@ -10,8 +12,21 @@ from hermetic import Environment, Exited, InvalidArgument, Session
 from hermetic.contract.limits import COMMAND
 
 CODES = [
-    *[("true", 0), ("false", 1), ("(exit 42)", 42), ("sh -c 'exit 255'", 255), ("nosuchprogram", 127), ("/", 126)],
-    *[("sh -c 'kill -9 $$'", 137), ("sh -c 'kill -15 $$'", 143), ("", 0), ("   ", 0), ("# only a comment", 0)],
+    *[
+        ("true", 0),
+        ("false", 1),
+        ("(exit 42)", 42),
+        ("sh -c 'exit 255'", 255),
+        ("nosuchprogram", 127),
+        ("/", 126),
+    ],
+    *[
+        ("sh -c 'kill -9 $$'", 137),
+        ("sh -c 'kill -15 $$'", 143),
+        ("", 0),
+        ("   ", 0),
+        ("# only a comment", 0),
+    ],
 ]
 
 
@@ -80,8 +95,12 @@ async def test_an_argv_runs_in_the_sessions_cwd_with_its_exports(shell: Session)
     assert (await shell.run(["f"])).exit_code == 127
 
 
-@pytest.mark.parametrize(("argv", "code"), [(["no-such"], 127), (["/tmp"], 126), (["sh", "-c", "cd /; exit 3"], 3)])
-async def test_an_argv_has_a_shells_code_and_changes_no_state(shell: Session, argv: list[str], code: int) -> None:
+@pytest.mark.parametrize(
+    ("argv", "code"), [(["no-such"], 127), (["/tmp"], 126), (["sh", "-c", "cd /; exit 3"], 3)]
+)
+async def test_an_argv_has_a_shells_code_and_changes_no_state(
+    shell: Session, argv: list[str], code: int
+) -> None:
     await shell.run("v=1; cd /tmp")
     assert (await shell.run(argv)).exit_code == code
     assert (await shell.run("echo $v $PWD")).output == "1 /tmp\n"
@@ -112,7 +131,9 @@ async def test_env_is_seen_by_the_commands_own_text(shell: Session) -> None:
     assert result.output == "2 [x y]\nf x y\n"
 
 
-async def test_state_made_in_a_command_with_env_and_cwd_is_kept(shell: Session, directory: str) -> None:
+async def test_state_made_in_a_command_with_env_and_cwd_is_kept(
+    shell: Session, directory: str
+) -> None:
     await shell.run("made=1; export E=2; f() { echo f; }", cwd=directory, env={"X": "1"})
     assert (await shell.run("echo $made $E; f")).output == "1 2\nf\n"
 
@@ -150,7 +171,9 @@ async def test_a_trivial_command_returns_at_once(shell: Session) -> None:
 async def test_commands_of_one_session_run_side_by_side(shell: Session) -> None:
     await shell.run("v=1; cd /tmp")
     began = time.perf_counter()
-    results = await asyncio.gather(*(shell.run(f'sleep 0.5; echo "$v $PWD {n}"; v={n}; cd /') for n in range(5)))
+    results = await asyncio.gather(
+        *(shell.run(f'sleep 0.5; echo "$v $PWD {n}"; v={n}; cd /') for n in range(5))
+    )
     assert time.perf_counter() - began < 2.4
     assert [result.output for result in results] == [f"1 /tmp {n}\n" for n in range(5)]
     told = [result for result in results if any("state not kept" in note for note in result.notes)]
@@ -161,8 +184,12 @@ async def test_commands_of_one_session_run_side_by_side(shell: Session) -> None:
 
 async def test_a_command_beside_another_can_end_its_shell(shell: Session) -> None:
     await shell.run("v=1; go=$(mktemp -u)")
-    slow = asyncio.create_task(shell.run('until [ -e "$go" ]; do sleep 0.05; done; rm "$go"; v=2; echo slow'))
-    beside = await asyncio.gather(shell.run("exit 3"), shell.run("kill -9 $BASHPID"), shell.run("v=9"))
+    slow = asyncio.create_task(
+        shell.run('until [ -e "$go" ]; do sleep 0.05; done; rm "$go"; v=2; echo slow')
+    )
+    beside = await asyncio.gather(
+        shell.run("exit 3"), shell.run("kill -9 $BASHPID"), shell.run("v=9")
+    )
     assert [result.exit_code for result in beside] == [3, 137, 0]
     await shell.run('touch "$go"')
     assert (await slow).output == "slow\n"
@@ -199,7 +226,11 @@ WRONG: dict[str, tuple[object, dict[str, object], str]] = {
     "no time": ("touch {made}", {"timeout": 0}, "timeout"),
     "less than no time": ("touch {made}", {"timeout": -1}, "timeout"),
     "time without end": ("touch {made}", {"timeout": float("nan")}, "timeout"),
-    "an unknown way to time out": ("touch {made}", {"timeout": 1, "on_timeout": "panic"}, "on_timeout"),
+    "an unknown way to time out": (
+        "touch {made}",
+        {"timeout": 1, "on_timeout": "panic"},
+        "on_timeout",
+    ),
     "a cwd that is missing": ("touch {made}", {"cwd": "/no/such/directory"}, "cwd"),
     "a cwd that is a file": ("touch {made}", {"cwd": "/etc/passwd"}, "cwd"),
     "a negative limit": ("touch {made}", {"limit": -1}, "limit"),
@@ -217,7 +248,9 @@ async def test_it_is_refused_and_nothing_was_started(
     shell: Session, directory: str, command: object, options: dict[str, object], argument: str
 ) -> None:
     made = f"{directory}/made"
-    text = command.format(made=made) if isinstance(command, str) and "{made}" in command else command
+    text = (
+        command.format(made=made) if isinstance(command, str) and "{made}" in command else command
+    )
     with pytest.raises(InvalidArgument) as caught:
         await shell.run(text, **options)  # type: ignore[arg-type]
     assert caught.value.argument == argument

@@ -52,7 +52,9 @@ async def test_cancelling_leaves_nothing_alive(env: Environment, shell: Session,
 
 @pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("pty", [False, True], ids=["pipes", "terminal"])
-async def test_killing_a_process_leaves_nothing_alive(env: Environment, shell: Session, tree: str, pty: bool) -> None:
+async def test_killing_a_process_leaves_nothing_alive(
+    env: Environment, shell: Session, tree: str, pty: bool
+) -> None:
     mark = new_mark()
     process = await shell.start(planted(tree, mark), pty=pty)
     await process.wait_for("ready", timeout=10)
@@ -66,9 +68,12 @@ async def test_killing_a_process_leaves_nothing_alive(env: Environment, shell: S
     assert (await process.status()).state == "ended"
 
 
-async def test_earlier_jobs_of_the_session_are_not_touched(env: Environment, shell: Session) -> None:
+async def test_earlier_jobs_of_the_session_are_not_touched(
+    env: Environment, shell: Session
+) -> None:
     earlier, own = new_mark(), new_mark()
-    deaf = f"(trap '' HUP; exec sleep {earlier}) >/dev/null 2>&1 &"  # as nohup does, where there is none
+    # as nohup does, where there is none
+    deaf = f"(trap '' HUP; exec sleep {earlier}) >/dev/null 2>&1 &"
     await shell.run(f"sleep {earlier} & (setsid sleep {earlier} &); {deaf}")
     await eventually(lambda: alive(env, earlier), lambda pids: len(pids) == 3)
     await shell.run(f"sleep {own} & setsid sleep {own} & sleep {own}", timeout=0.3)
@@ -82,11 +87,15 @@ async def test_earlier_jobs_of_the_session_are_not_touched(env: Environment, she
     await env.run(f"kill {' '.join(map(str, await alive(env, earlier)))}")
 
 
-async def test_other_sessions_and_processes_are_not_touched(env: Environment, shell: Session) -> None:
+async def test_other_sessions_and_processes_are_not_touched(
+    env: Environment, shell: Session
+) -> None:
     other, own = new_mark(), new_mark()
     process = await env.start(f"sleep {other} & sleep {other}")
     second = env.session(f"{shell.name}-b")
-    parallel = asyncio.create_task(second.run(f"setsid sleep {other} & sleep 1; echo undisturbed; kill $!"))
+    parallel = asyncio.create_task(
+        second.run(f"setsid sleep {other} & sleep 1; echo undisturbed; kill $!")
+    )
     await eventually(lambda: alive(env, other), lambda pids: len(pids) == 4)
     for _ in range(3):
         await shell.run(f"setsid sleep {own} & sleep {own}", timeout=0.1)
@@ -116,14 +125,18 @@ async def test_a_command_may_clean_up_when_told_to_end(shell: Session) -> None:
 
 async def test_without_grace_it_ends_at_once(env: Environment, shell: Session) -> None:
     mark = new_mark()
-    process = await shell.start(f"trap 'echo cleaned' TERM; echo ready; while :; do sleep 0.02; done # {mark}")
+    process = await shell.start(
+        f"trap 'echo cleaned' TERM; echo ready; while :; do sleep 0.02; done # {mark}"
+    )
     await process.wait_for("ready", timeout=10)
     assert await process.kill(grace=0) == Signalled(9)
     assert (await process.read()).data == b"ready\n"
     assert await alive(env, mark) == []
 
 
-async def test_a_cancelled_command_that_waits_for_a_shell_never_runs(shell: Session, directory: str) -> None:
+async def test_a_cancelled_command_that_waits_for_a_shell_never_runs(
+    shell: Session, directory: str
+) -> None:
     running = asyncio.create_task(shell.run(f"touch '{directory}/made'"))
     await asyncio.sleep(0)
     running.cancel()
@@ -131,7 +144,9 @@ async def test_a_cancelled_command_that_waits_for_a_shell_never_runs(shell: Sess
     assert (await shell.run("echo usable")).output == "usable\n"
 
 
-async def test_twenty_timeouts_in_a_row_leave_the_session_as_it_was(env: Environment, shell: Session) -> None:
+async def test_twenty_timeouts_in_a_row_leave_the_session_as_it_was(
+    env: Environment, shell: Session
+) -> None:
     mark = new_mark()
     await shell.run("v=1; f() { echo f; }; cd /tmp")
     for _ in range(20):
@@ -145,7 +160,9 @@ async def test_a_timeout_that_is_not_reached_changes_nothing(shell: Session) -> 
     assert (await shell.run("echo $v")).output == "1\n"
 
 
-async def test_a_timeout_while_others_run_ends_only_its_own(env: Environment, shell: Session) -> None:
+async def test_a_timeout_while_others_run_ends_only_its_own(
+    env: Environment, shell: Session
+) -> None:
     mark = new_mark()
     results = await asyncio.gather(
         shell.run("sleep 0.8; echo first"),

@@ -15,7 +15,9 @@ async def test_what_is_written_is_read_back(shell: Session, directory: str, text
     assert (await shell.run(["cat", f"{directory}/f"])).output == text
 
 
-@pytest.mark.parametrize("data", [bytes(range(256)) + b"\0" * 10, b"large" * (1 << 20)], ids=["all bytes", "5 MiB"])
+@pytest.mark.parametrize(
+    "data", [bytes(range(256)) + b"\0" * 10, b"large" * (1 << 20)], ids=["all bytes", "5 MiB"]
+)
 async def test_bytes_pass_unchanged(shell: Session, directory: str, data: bytes) -> None:
     await shell.write_file(f"{directory}/f", data)
     assert await shell.read_bytes(f"{directory}/f") == data
@@ -28,7 +30,9 @@ async def test_relative_paths_start_at_the_sessions_cwd(shell: Session, director
     assert (await shell.run(["cat", f"{directory}/sub/deep/f"])).output == "x"
 
 
-async def test_a_missing_file_and_a_directory_are_errors_of_python(shell: Session, directory: str) -> None:
+async def test_a_missing_file_and_a_directory_are_errors_of_python(
+    shell: Session, directory: str
+) -> None:
     with pytest.raises(FileNotFoundError, match="nothing-here"):
         await shell.read_file(f"{directory}/nothing-here")
     with pytest.raises(IsADirectoryError):
@@ -69,7 +73,9 @@ async def test_a_page_has_its_lines_and_exact_totals(shell: Session, directory: 
     assert (await shell.read_lines(f"{directory}/data")).is_binary
 
 
-async def test_a_file_is_changed_only_while_it_is_as_it_was_seen(shell: Session, directory: str) -> None:
+async def test_a_file_is_changed_only_while_it_is_as_it_was_seen(
+    shell: Session, directory: str
+) -> None:
     seen = await shell.write_file(f"{directory}/f", "one", expect="")
     assert (await shell.file_status(f"{directory}/f")).signature == seen.signature
     await shell.run(f"echo another >'{directory}/f'")
@@ -88,7 +94,10 @@ async def test_bounds_hold_for_the_true_path(shell: Session, directory: str) -> 
         with pytest.raises(NotPermitted):
             await shell.write_file(f"{directory}/{path}", "x", bounds=bounds)
     await shell.write_file(f"{directory}/in/f", "x", bounds=bounds)
-    assert (await shell.run(f"cd '{directory}'; ls -A out in/.keep")).output.split() == ["in/.keep:", "out:"]
+    assert (await shell.run(f"cd '{directory}'; ls -A out in/.keep")).output.split() == [
+        "in/.keep:",
+        "out:",
+    ]
 
 
 async def test_searches_find_lines_and_names(shell: Session, directory: str) -> None:

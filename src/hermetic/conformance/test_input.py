@@ -15,7 +15,9 @@ async def test_none_is_the_null_device(shell: Session) -> None:
     assert (await shell.run("cat; read x; echo $?")).output == "1\n"
 
 
-async def test_an_input_that_a_command_sets_for_good_is_its_own(shell: Session, directory: str) -> None:
+async def test_an_input_that_a_command_sets_for_good_is_its_own(
+    shell: Session, directory: str
+) -> None:
     await shell.run(f"echo wrong > '{directory}/in'; take() {{ exec <'{directory}/in'; }}")
     for _ in range(2):
         await shell.run("take")
@@ -43,7 +45,9 @@ async def test_an_argv_gets_input_too(shell: Session) -> None:
 
 
 async def test_input_is_for_the_whole_command(shell: Session) -> None:
-    assert (await shell.run("read a; read b; echo $b $a; cat", stdin="1\n2\n3\n4\n")).output == "2 1\n3\n4\n"
+    assert (
+        await shell.run("read a; read b; echo $b $a; cat", stdin="1\n2\n3\n4\n")
+    ).output == "2 1\n3\n4\n"
 
 
 async def test_what_was_not_read_is_gone_for_the_next_command(shell: Session) -> None:
@@ -68,6 +72,9 @@ async def test_input_and_output_flow_at_the_same_time(shell: Session) -> None:
 
 
 async def test_input_of_parallel_commands_is_kept_apart(shell: Session) -> None:
-    first, second = shell.run("sleep 0.1; cat", stdin="a" * 300_000), shell.run("cat", stdin="b" * 300_000)
+    first, second = (
+        shell.run("sleep 0.1; cat", stdin="a" * 300_000),
+        shell.run("cat", stdin="b" * 300_000),
+    )
     results = await asyncio.gather(first, second)
     assert [set(result.output) for result in results] == [{"a"}, {"b"}]

@@ -11,7 +11,9 @@ from hermetic.conformance.observing import eventually
 RETURNED_BYTES = 1 << 20
 
 
-async def read_all(env: Environment, log: str, offset: int = 0) -> tuple[bytes, list[tuple[int, int]]]:
+async def read_all(
+    env: Environment, log: str, offset: int = 0
+) -> tuple[bytes, list[tuple[int, int]]]:
     """A log from an offset to its end now, and the ranges that fell out."""
     pieces: list[bytes] = []
     holes: list[tuple[int, int]] = []
@@ -32,7 +34,9 @@ async def test_output_within_the_limit_is_whole(shell: Session) -> None:
     assert result.total_bytes == 900_000
 
 
-async def test_more_is_cut_to_head_and_tail_and_the_rest_can_be_read(env: Environment, shell: Session) -> None:
+async def test_more_is_cut_to_head_and_tail_and_the_rest_can_be_read(
+    env: Environment, shell: Session
+) -> None:
     result = await shell.run("seq 1 1000000")
     whole = "".join(f"{n}\n" for n in range(1, 1_000_001)).encode()
     assert result.total_bytes == len(whole)
@@ -44,7 +48,11 @@ async def test_more_is_cut_to_head_and_tail_and_the_rest_can_be_read(env: Enviro
     assert start > 0.3 * RETURNED_BYTES
     assert len(whole) - end > 0.5 * RETURNED_BYTES
     chunk = await env.read_log(result.log, start, limit=1000)
-    assert (chunk.start, chunk.end, chunk.data) == (start, start + 1000, whole[start : start + 1000])
+    assert (chunk.start, chunk.end, chunk.data) == (
+        start,
+        start + 1000,
+        whole[start : start + 1000],
+    )
     assert await read_all(env, result.log) == (whole, [])
 
 
@@ -62,7 +70,9 @@ async def test_no_character_is_cut_in_two(shell: Session) -> None:
         assert "\ufffd" not in result.output, limit
 
 
-async def test_what_falls_out_of_the_cap_is_counted_exactly(env: Environment, shell: Session) -> None:
+async def test_what_falls_out_of_the_cap_is_counted_exactly(
+    env: Environment, shell: Session
+) -> None:
     result = await shell.run("echo start; head -c 80000000 /dev/zero | tr '\\0' x; echo; echo end")
     total = 6 + 80_000_000 + 1 + 4
     assert result.total_bytes == total
@@ -114,7 +124,9 @@ async def test_live_output_has_both_streams(shell: Session) -> None:
     assert sorted(b"".join(pieces).split()) == [b"e", b"o"]
 
 
-async def test_an_error_in_the_listener_ends_the_command_and_reaches_the_caller(shell: Session) -> None:
+async def test_an_error_in_the_listener_ends_the_command_and_reaches_the_caller(
+    shell: Session,
+) -> None:
     def fail(_data: bytes) -> None:
         raise LookupError("mine")
 
@@ -137,7 +149,9 @@ async def test_a_background_child_does_not_hold_the_call(shell: Session) -> None
 async def test_what_a_child_prints_after_the_call_is_kept_and_it_gets_no_sigpipe(
     env: Environment, shell: Session, directory: str
 ) -> None:
-    result = await shell.run(f"(sleep 0.3; echo late; echo later; echo alive >'{directory}/f') & echo now")
+    result = await shell.run(
+        f"(sleep 0.3; echo late; echo later; echo alive >'{directory}/f') & echo now"
+    )
     assert result.output == "now\n"
     await eventually(lambda: read_all(env, result.log), lambda log: log[0] == b"now\nlate\nlater\n")
     assert await env.read_file(f"{directory}/f") == "alive\n"
@@ -148,7 +162,9 @@ async def test_a_log_that_nobody_has_is_told(env: Environment) -> None:
         await env.read_log("no-such-log")
 
 
-@pytest.mark.parametrize(("offset", "limit", "wait"), [(-1, None, None), (0, 0, None), (0, None, -1)])
+@pytest.mark.parametrize(
+    ("offset", "limit", "wait"), [(-1, None, None), (0, 0, None), (0, None, -1)]
+)
 async def test_a_read_that_cannot_be_is_refused(
     env: Environment, shell: Session, offset: int, limit: int | None, wait: float | None
 ) -> None:
@@ -157,7 +173,9 @@ async def test_a_read_that_cannot_be_is_refused(
         await env.read_log(log, offset, limit=limit, wait=wait)
 
 
-async def test_a_flood_in_one_command_does_not_hold_up_another(env: Environment, shell: Session) -> None:
+async def test_a_flood_in_one_command_does_not_hold_up_another(
+    env: Environment, shell: Session
+) -> None:
     await shell.start("yes")
     began = time.perf_counter()
     for _ in range(10):

@@ -29,7 +29,9 @@ async def check(shell: Session, poison: Poison, directory: str) -> None:
 
 
 @pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS.keys())
-async def test_the_session_is_usable_with_its_state_after(shell: Session, directory: str, poison: Poison) -> None:
+async def test_the_session_is_usable_with_its_state_after(
+    shell: Session, directory: str, poison: Poison
+) -> None:
     await shell.run(plain(SET_UP, poison, directory))
     result = await shell.run(poison.text, timeout=20)
     assert not isinstance(result.ending, TimedOut | Lost), result
@@ -38,11 +40,23 @@ async def test_the_session_is_usable_with_its_state_after(shell: Session, direct
     await check(shell, poison, directory)
 
 
-async def test_all_of_them_in_a_row_leave_the_session_usable(shell: Session, directory: str) -> None:
+async def test_all_of_them_in_a_row_leave_the_session_usable(
+    shell: Session, directory: str
+) -> None:
     first = next(iter(POISONS.values()))
     await shell.run(plain(SET_UP, first, directory))
     for name, poison in POISONS.items():
-        if name.startswith(("a function", "PATH", "unset PATH", "changed IFS", "ignored signals", "no more", "TMOUT")):
+        if name.startswith(
+            (
+                "a function",
+                "PATH",
+                "unset PATH",
+                "changed IFS",
+                "ignored signals",
+                "no more",
+                "TMOUT",
+            )
+        ):
             continue  # kept as state, they change what the next ones mean
         result = await shell.run(poison.text, timeout=20)
         assert not isinstance(result.ending, TimedOut | Lost), (name, result)
@@ -59,12 +73,21 @@ async def test_twenty_exits_in_a_row_cost_nothing(shell: Session) -> None:
 
 async def test_two_poisonings_of_the_copy_in_a_row_do_not_lose_the_session(shell: Session) -> None:
     await shell.run("v=1")
-    for text in ("ulimit -n 3", "ulimit -n 3", "enable -n mapfile", "enable -n mapfile", "exit 1", "exit 1"):
+    for text in (
+        "ulimit -n 3",
+        "ulimit -n 3",
+        "enable -n mapfile",
+        "enable -n mapfile",
+        "exit 1",
+        "exit 1",
+    ):
         await shell.run(text, timeout=20)
     assert (await shell.run("echo $v", timeout=20)).output == "1\n"
 
 
-async def test_an_exit_trap_runs_when_its_command_ends_and_its_output_is_seen(shell: Session) -> None:
+async def test_an_exit_trap_runs_when_its_command_ends_and_its_output_is_seen(
+    shell: Session,
+) -> None:
     assert (await shell.run("trap 'echo bye' EXIT; echo hi")).output == "hi\nbye\n"
     assert (await shell.run("echo later")).output == "later\n"
     result = await shell.run("trap 'echo left' EXIT; exit 4")
@@ -84,7 +107,9 @@ async def test_an_idle_session_outlives_tmout(shell: Session) -> None:
     assert (await shell.run("echo $v")).output == "1\n"
 
 
-async def test_killing_every_shell_of_the_session_is_told_and_it_starts_afresh(shell: Session) -> None:
+async def test_killing_every_shell_of_the_session_is_told_and_it_starts_afresh(
+    shell: Session,
+) -> None:
     await shell.run("v=1")
     result = await shell.run("kill -9 0", timeout=20)
     assert isinstance(result.ending, Signalled | Lost)
@@ -97,10 +122,15 @@ async def test_syntax_errors_are_told_as_bash_tells_them(shell: Session) -> None
     assert result.exit_code not in (0, None)
     assert "unexpected EOF" in result.output
     missing = await shell.run("nosuchcommand")
-    assert (missing.exit_code, missing.output) == (127, "bash: line 1: nosuchcommand: command not found\n")
+    assert (missing.exit_code, missing.output) == (
+        127,
+        "bash: line 1: nosuchcommand: command not found\n",
+    )
 
 
-async def test_redirecting_for_good_does_not_take_later_output_away(shell: Session, directory: str) -> None:
+async def test_redirecting_for_good_does_not_take_later_output_away(
+    shell: Session, directory: str
+) -> None:
     await shell.run(f"exec >'{directory}/out' 2>&1; echo inside")
     assert (await shell.run(f"echo seen; cat '{directory}/out'")).output == "seen\ninside\n"
 
@@ -111,16 +141,22 @@ async def test_tracing_shows_the_commands_and_nothing_of_ours(shell: Session) ->
     assert re.fullmatch(r"\++ echo a\na\n", (await shell.run("echo a")).output)
 
 
-async def test_a_deleted_cwd_falls_back_to_the_nearest_living_ancestor(shell: Session, directory: str) -> None:
+async def test_a_deleted_cwd_falls_back_to_the_nearest_living_ancestor(
+    shell: Session, directory: str
+) -> None:
     await shell.run(f"mkdir -p '{directory}/a/b/c'; cd '{directory}/a/b/c'")
     await shell.run(f"rm -rf '{directory}/a/b'")
     result = await shell.run("pwd")
     assert (result.output, result.cwd) == (f"{directory}/a\n", f"{directory}/a")
-    assert any("fell back" in note and f"{directory}/a" in note for note in result.notes), result.notes
+    assert any("fell back" in note and f"{directory}/a" in note for note in result.notes), (
+        result.notes
+    )
     assert (await shell.run("pwd")).notes == ()
 
 
-async def test_a_cwd_deleted_from_outside_falls_back_too(env: Environment, shell: Session, directory: str) -> None:
+async def test_a_cwd_deleted_from_outside_falls_back_too(
+    env: Environment, shell: Session, directory: str
+) -> None:
     await shell.run(f"mkdir '{directory}/gone'; cd '{directory}/gone'")
     await env.run(["rm", "-rf", f"{directory}/gone"])
     result = await shell.run("pwd")

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from hermetic import Ending, Environment, Exited, InputClosed, InvalidArgument, Session, Signalled, UnknownProcess
+from hermetic import (
+    Ending,
+    Environment,
+    Exited,
+    InputClosed,
+    InvalidArgument,
+    Session,
+    Signalled,
+    UnknownProcess,
+)
 from hermetic.conformance.observing import alive, eventually, new_mark, output_of
 
 ENDS: dict[str, tuple[str | list[str], dict[str, Any], Ending, bytes | None]] = {
@@ -17,7 +26,12 @@ ENDS: dict[str, tuple[str | list[str], dict[str, Any], Ending, bytes | None]] = 
     "text as input": ("cat", {"stdin": "whole\n"}, Exited(0), b"whole\n"),
     "bytes as input": ("cat", {"stdin": b"\xff\0"}, Exited(0), b"\xff\0"),
     "large input": ("wc -c", {"stdin": b"x" * 3_000_000}, Exited(0), b"3000000\n"),
-    "its own cwd and env": ("pwd; echo $A", {"cwd": "/tmp", "env": {"A": "b c"}}, Exited(0), b"/tmp\nb c\n"),
+    "its own cwd and env": (
+        "pwd; echo $A",
+        {"cwd": "/tmp", "env": {"A": "b c"}},
+        Exited(0),
+        b"/tmp\nb c\n",
+    ),
 }
 
 
@@ -63,9 +77,16 @@ READS = {
 }
 
 
-@pytest.mark.parametrize(("text", "wait", "read", "least", "most"), READS.values(), ids=READS.keys())
+@pytest.mark.parametrize(
+    ("text", "wait", "read", "least", "most"), READS.values(), ids=READS.keys()
+)
 async def test_a_read_returns(
-    shell: Session, text: str, wait: float | None, read: tuple[bytes, bool], least: float, most: float
+    shell: Session,
+    text: str,
+    wait: float | None,
+    read: tuple[bytes, bool],
+    least: float,
+    most: float,
 ) -> None:
     process = await shell.start(text)
     began = time.perf_counter()
@@ -94,7 +115,9 @@ async def test_much_can_be_written_to_a_slow_reader(shell: Session) -> None:
 
 @pytest.mark.parametrize("why", ["it was closed", "the process has ended", "there was none"])
 async def test_writing_to_closed_input_is_told(shell: Session, why: str) -> None:
-    process = await shell.start("cat; sleep 30", stdin="null" if why == "there was none" else "pipe")
+    process = await shell.start(
+        "cat; sleep 30", stdin="null" if why == "there was none" else "pipe"
+    )
     if why == "it was closed":
         await process.close_input()
     elif why == "the process has ended":
@@ -124,7 +147,9 @@ async def test_a_signal_reaches_the_whole_tree(shell: Session) -> None:
 
 
 async def test_a_signal_can_be_for_the_process_alone(shell: Session) -> None:
-    process = await shell.start("sleep 300 & trap 'kill -0 $! && echo alive; exit' USR1; echo up; wait")
+    process = await shell.start(
+        "sleep 300 & trap 'kill -0 $! && echo alive; exit' USR1; echo up; wait"
+    )
     await process.wait_for("up", timeout=10)
     await process.signal("SIGUSR1", tree=False)
     assert await process.wait(10) == Exited(0)
@@ -139,7 +164,9 @@ async def test_a_signal_that_does_not_exist_is_refused(shell: Session, signal: s
     assert (await process.status()).state == "running"
 
 
-async def test_killing_an_ended_process_ends_only_what_it_left(env: Environment, shell: Session) -> None:
+async def test_killing_an_ended_process_ends_only_what_it_left(
+    env: Environment, shell: Session
+) -> None:
     mark = new_mark()
     process = await shell.start(f"setsid sleep {mark} & exit 3")
     await process.wait(10)
@@ -193,7 +220,9 @@ async def test_an_unknown_process_is_told(env: Environment) -> None:
     assert caught.value.process_id == "nobody"
 
 
-async def test_starting_twice_with_one_id_starts_once(env: Environment, shell: Session, directory: str) -> None:
+async def test_starting_twice_with_one_id_starts_once(
+    env: Environment, shell: Session, directory: str
+) -> None:
     text, id = f"echo x >>'{directory}/f'; echo up; sleep 30", f"once.{shell.name}"
     first, second = await asyncio.gather(shell.start(text, id=id), shell.start(text, id=id))
     third = await shell.start("echo something else", id=id)
@@ -222,7 +251,13 @@ async def test_what_runs_is_listed(env: Environment, shell: Session) -> None:
     process = await shell.start("echo listed; sleep 30", cwd="/tmp")
     await process.wait_for("listed", timeout=10)
     info = {info.id: info for info in await env.processes()}[process.id]
-    assert (info.kind, info.state, info.cwd, info.out, info.session) == ("process", "running", "/tmp", 7, shell.name)
+    assert (info.kind, info.state, info.cwd, info.out, info.session) == (
+        "process",
+        "running",
+        "/tmp",
+        7,
+        shell.name,
+    )
     assert (info.command, info.pty) == ("echo listed; sleep 30", False)
 
 
@@ -244,7 +279,9 @@ async def test_many_processes_run_at_once(shell: Session) -> None:
     await asyncio.gather(*(process.wait_for("\n", timeout=20) for process in processes))
     await asyncio.gather(*(process.close_input() for process in processes))
     assert set(await asyncio.gather(*(process.wait(20) for process in processes))) == {Exited(0)}
-    assert [(await process.read()).data for process in processes] == [b"%d\n" % n for n in range(50)]
+    assert [(await process.read()).data for process in processes] == [
+        b"%d\n" % n for n in range(50)
+    ]
 
 
 async def test_late_output_of_a_child_goes_into_the_log_of_its_process(shell: Session) -> None:
@@ -265,7 +302,9 @@ async def test_late_output_of_a_child_goes_into_the_log_of_its_process(shell: Se
         *(("true", {"id": id}) for id in ("", "a b", "a/b", "x" * 65, "ß")),
     ],
 )
-async def test_a_start_that_cannot_be_is_refused(shell: Session, command: str, options: dict[str, Any]) -> None:
+async def test_a_start_that_cannot_be_is_refused(
+    shell: Session, command: str, options: dict[str, Any]
+) -> None:
     with pytest.raises(InvalidArgument):
         await shell.start(command, **options)
 

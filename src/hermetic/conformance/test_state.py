@@ -8,7 +8,11 @@ from hermetic.conformance.observing import output_of
 CARRIED = {
     "an exported variable": ("export A='two  words'", "bash -c 'echo \"$A\"'", "two  words\n"),
     "a variable that is not exported": ("a=1", 'echo "$a"; bash -c \'echo "[$a]"\'', "1\n[]\n"),
-    "a value with quotes, newlines and unicode": ("v=$'it\\'s \"so\"\\n\\tß€'", 'printf %s "$v"', 'it\'s "so"\n\tß€'),
+    "a value with quotes, newlines and unicode": (
+        "v=$'it\\'s \"so\"\\n\\tß€'",
+        'printf %s "$v"',
+        'it\'s "so"\n\tß€',
+    ),
     "an array": ("a=(1 'two words' 3)", 'echo "${#a[@]} ${a[1]}"', "3 two words\n"),
     "an associative array": ("declare -A m=([x]=1 ['y z']=2)", 'echo "${m[x]} ${m[y z]}"', "1 2\n"),
     "an integer attribute": ("declare -i n=1", "n+=1; echo $n", "2\n"),
@@ -22,7 +26,11 @@ CARRIED = {
     "the umask": ("umask 027", "umask", "0027\n"),
     "the positional parameters": ("set -- a 'b c'", 'echo "$# $2"', "2 b c\n"),
     "a trap": ("trap 'echo caught' USR1", "kill -USR1 $BASHPID; :", "caught\n"),
-    "a read-only variable": ("readonly r=5", "echo $r; (r=6) 2>/dev/null || echo kept", "5\nkept\n"),
+    "a read-only variable": (
+        "readonly r=5",
+        "echo $r; (r=6) 2>/dev/null || echo kept",
+        "5\nkept\n",
+    ),
     "an unset variable that was inherited": ("unset HOME", 'echo "[${HOME-gone}]"', "[gone]\n"),
     "a limit": ("ulimit -Sn 77", "ulimit -Sn", "77\n"),
     "the directory stack": ("cd /; pushd /tmp >/dev/null", "popd >/dev/null; pwd", "/\n"),
@@ -31,14 +39,18 @@ CARRIED = {
 
 
 @pytest.mark.parametrize(("first", "second", "output"), CARRIED.values(), ids=CARRIED.keys())
-async def test_it_is_there_in_the_next_command(shell: Session, first: str, second: str, output: str) -> None:
+async def test_it_is_there_in_the_next_command(
+    shell: Session, first: str, second: str, output: str
+) -> None:
     made = await shell.run(first)
     assert (made.exit_code, made.output) == (0, "")
     assert (await shell.run(second)).output == output
 
 
 @pytest.mark.parametrize(("first", "second", "output"), CARRIED.values(), ids=CARRIED.keys())
-async def test_it_outlives_a_command_that_ends_the_shell(shell: Session, first: str, second: str, output: str) -> None:
+async def test_it_outlives_a_command_that_ends_the_shell(
+    shell: Session, first: str, second: str, output: str
+) -> None:
     await shell.run(first)
     assert (await shell.run("exit 3")).exit_code == 3
     assert (await shell.run(second)).output == output
@@ -126,7 +138,9 @@ async def test_large_state_is_carried(shell: Session) -> None:
     assert (await shell.run("f0; f499; echo ${#big} ${#a[@]}")).output == "0\n499\n5000000 20000\n"
 
 
-async def test_processes_see_cwd_and_exports_but_change_nothing(shell: Session, directory: str) -> None:
+async def test_processes_see_cwd_and_exports_but_change_nothing(
+    shell: Session, directory: str
+) -> None:
     await shell.run(f"cd '{directory}'; export E=1; n=2")
     process = await shell.start('pwd; echo "$E[$n]"; cd /; export E=9')
     assert await output_of(process) == f"{directory}\n1[]\n".encode()

@@ -1,4 +1,6 @@
-"""Tasks: an environment outlives its caller, is found again by its task or id, and ends when it should."""
+"""Tasks: an environment outlives its caller, is found again by its task or id, and ends when it
+should.
+"""
 
 import asyncio
 import json
@@ -8,7 +10,15 @@ import sys
 import pytest
 
 import hermetic
-from hermetic import Cancelled, ConfigError, Environment, EnvironmentUnavailable, Exited, Lost, Signalled
+from hermetic import (
+    Cancelled,
+    ConfigError,
+    Environment,
+    EnvironmentUnavailable,
+    Exited,
+    Lost,
+    Signalled,
+)
 from hermetic.conformance.observing import alive, eventually, new_mark
 from hermetic.conformance.plugin import Open, Subject
 
@@ -53,7 +63,9 @@ async def test_with_a_task_leaving_leaves_it_alive(open_another: Open, task: str
     assert (await again.read()).data == b"one\ntwo\n"
 
 
-async def test_an_environment_is_attached_to_by_task_and_by_id(open_another: Open, task: str) -> None:
+async def test_an_environment_is_attached_to_by_task_and_by_id(
+    open_another: Open, task: str
+) -> None:
     first = await open_another(task=task)
     await first.run("v=1")
     for name in (task, first.id):
@@ -91,7 +103,9 @@ async def test_two_may_attach_at_once_and_see_the_same(open_another: Open, task:
     assert (await first.run("echo still here")).output == "still here\n"
 
 
-async def test_one_of_two_claims_a_process_and_the_other_when_that_one_leaves(open_another: Open, task: str) -> None:
+async def test_one_of_two_claims_a_process_and_the_other_when_that_one_leaves(
+    open_another: Open, task: str
+) -> None:
     first = await open_another(task=task)
     second = await open_another(task=task)
     process = await first.start("cat", tag="a")
@@ -107,13 +121,17 @@ async def test_one_of_two_claims_a_process_and_the_other_when_that_one_leaves(op
     assert (other.info.tag, await other.swap_tag("b", "c", claimed=True)) == ("b", "done")
 
 
-async def test_opening_one_task_twice_at_the_same_time_gives_one_environment(open_another: Open, task: str) -> None:
+async def test_opening_one_task_twice_at_the_same_time_gives_one_environment(
+    open_another: Open, task: str
+) -> None:
     first, second = await asyncio.gather(open_another(task=task), open_another(task=task))
     assert first.id == second.id
     assert (await first.info()).pid == (await second.info()).pid
 
 
-async def test_other_options_for_a_living_task_are_refused_unless_it_is_replaced(open_another: Open, task: str) -> None:
+async def test_other_options_for_a_living_task_are_refused_unless_it_is_replaced(
+    open_another: Open, task: str
+) -> None:
     first = await open_another(task=task, lease=120)
     await first.run("v=1")
     with pytest.raises(ConfigError, match="lease"):
@@ -123,7 +141,9 @@ async def test_other_options_for_a_living_task_are_refused_unless_it_is_replaced
     assert (await replaced.run('echo "[$v]"')).output == "[]\n"
 
 
-async def test_an_unknown_kind_or_option_is_refused_and_the_valid_ones_are_named(subject: Subject) -> None:
+async def test_an_unknown_kind_or_option_is_refused_and_the_valid_ones_are_named(
+    subject: Subject,
+) -> None:
     with pytest.raises(ConfigError, match="lease") as caught:
         await hermetic.open(subject.kind, **subject.options, leese=1)
     assert caught.value.setting == "leese"
@@ -131,7 +151,9 @@ async def test_an_unknown_kind_or_option_is_refused_and_the_valid_ones_are_named
         await hermetic.open("nowhere")
 
 
-async def test_the_environment_tells_about_itself(open_another: Open, task: str, subject: Subject) -> None:
+async def test_the_environment_tells_about_itself(
+    open_another: Open, task: str, subject: Subject
+) -> None:
     own = await open_another(task=task)
     info = await own.info()
     assert (info.id, info.kind, info.task) == (own.id, subject.kind, task)
@@ -141,7 +163,10 @@ async def test_the_environment_tells_about_itself(open_another: Open, task: str,
 
 
 async def ends_by_itself(task: str) -> bool:
-    """Whether the environment of a task ends. A look attaches and renews its clocks: each comes later than the last."""
+    """Whether the environment of a task ends.
+
+    A look attaches and renews its clocks: each comes later than the last.
+    """
     for seconds in (1.5, 3, 6, 12, 24):
         await asyncio.sleep(seconds)
         try:
@@ -152,7 +177,9 @@ async def ends_by_itself(task: str) -> bool:
     return False
 
 
-async def test_it_ends_itself_when_nobody_is_attached_and_nothing_runs(open_another: Open, task: str) -> None:
+async def test_it_ends_itself_when_nobody_is_attached_and_nothing_runs(
+    open_another: Open, task: str
+) -> None:
     own = await open_another(task=task, lease=0.1)
     await own.run("true")
     await own.close()
@@ -170,7 +197,9 @@ async def test_it_stays_while_something_runs(open_another: Open, task: str) -> N
         await again.close(remove=True)
 
 
-async def test_it_ends_what_runs_when_its_time_is_over(env: Environment, open_another: Open, task: str) -> None:
+async def test_it_ends_what_runs_when_its_time_is_over(
+    env: Environment, open_another: Open, task: str
+) -> None:
     mark = new_mark()
     own = await open_another(task=task, lease=0.1, unattended=1)
     await own.start(f"sleep {mark}")
@@ -179,10 +208,16 @@ async def test_it_ends_what_runs_when_its_time_is_over(env: Environment, open_an
     assert await alive(env, mark) == []  # where places see each other's processes
 
 
-async def test_a_caller_killed_by_sigkill_costs_nothing(open_another: Open, subject: Subject, task: str) -> None:
-    text = "echo ready; for ((i = 0; i < 3000; i++)); do echo line $i; ((i % 300)) || sleep 0.05; done"
+async def test_a_caller_killed_by_sigkill_costs_nothing(
+    open_another: Open, subject: Subject, task: str
+) -> None:
+    text = (
+        "echo ready; for ((i = 0; i < 3000; i++)); do echo line $i; ((i % 300)) || sleep 0.05; done"
+    )
     given = json.dumps([subject.kind, subject.options, task, text])
-    starter = await asyncio.create_subprocess_exec(sys.executable, "-c", STARTER, given, stdout=asyncio.subprocess.PIPE)
+    starter = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STARTER, given, stdout=asyncio.subprocess.PIPE
+    )
     assert starter.stdout is not None
     id = (await starter.stdout.readline()).decode().strip()
     starter.send_signal(signal.SIGKILL)
@@ -204,7 +239,9 @@ async def test_a_closed_environment_says_so(open_another: Open) -> None:
         await own.run("true")
 
 
-async def test_a_command_of_an_environment_that_is_removed_is_lost(open_another: Open, task: str) -> None:
+async def test_a_command_of_an_environment_that_is_removed_is_lost(
+    open_another: Open, task: str
+) -> None:
     first = await open_another(task=task)
     second = await open_another(task=task)
     running = asyncio.create_task(first.run("echo up; sleep 60"))

@@ -1,4 +1,6 @@
-"""Processes on a terminal: programs that want one work, and keys, size and screen are as a person has them."""
+"""Processes on a terminal: programs that want one work, and keys, size and screen are as a person
+has them.
+"""
 
 import pytest
 
@@ -7,7 +9,9 @@ from hermetic.conformance.observing import need, output_of
 
 
 async def test_there_is_a_terminal(shell: Session) -> None:
-    process = await shell.start("tty; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo all; : </dev/tty && echo own", pty=True)
+    process = await shell.start(
+        "tty; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo all; : </dev/tty && echo own", pty=True
+    )
     assert await process.wait(10) == Exited(0)
     lines = (await process.read()).data.decode().split("\r\n")
     assert lines[0].startswith("/dev/pts/")
@@ -15,11 +19,16 @@ async def test_there_is_a_terminal(shell: Session) -> None:
 
 
 async def test_its_size_is_what_was_asked_for(shell: Session) -> None:
-    assert await output_of(await shell.start("stty size", pty=True, rows=33, cols=111)) == b"33 111\r\n"
+    assert (
+        await output_of(await shell.start("stty size", pty=True, rows=33, cols=111))
+        == b"33 111\r\n"
+    )
 
 
 async def test_it_can_be_resized(shell: Session) -> None:
-    process = await shell.start("trap 'stty size' WINCH; echo up; while :; do sleep 0.02; done", pty=True)
+    process = await shell.start(
+        "trap 'stty size' WINCH; echo up; while :; do sleep 0.02; done", pty=True
+    )
     await process.wait_for("up", timeout=10)
     await process.resize(50, 132)
     await process.wait_for("50 132", timeout=10)
@@ -54,7 +63,9 @@ async def test_unknown_keys_are_refused(shell: Session) -> None:
 
 
 async def test_an_interactive_bash_works(shell: Session) -> None:
-    process = await shell.start(["bash", "--norc", "-i"], pty=True, env={"PS1": "prompt> ", "TERM": "xterm"})
+    process = await shell.start(
+        ["bash", "--norc", "-i"], pty=True, env={"PS1": "prompt> ", "TERM": "xterm"}
+    )
     await process.wait_for("prompt> ", timeout=10)
     await process.submit("echo $((6 * 7))")
     await process.wait_for("42\r\n", timeout=10)
@@ -69,7 +80,9 @@ async def test_an_interactive_bash_works(shell: Session) -> None:
 
 async def test_an_interactive_python_works(env: Environment, shell: Session) -> None:
     await need(env, "python3")
-    process = await shell.start("python3 -q -i -S -E", pty=True, env={"TERM": "dumb", "PYTHON_BASIC_REPL": "1"})
+    process = await shell.start(
+        "python3 -q -i -S -E", pty=True, env={"TERM": "dumb", "PYTHON_BASIC_REPL": "1"}
+    )
     await process.wait_for(">>> ", timeout=20)
     await process.submit("print(6 * 7)")
     await process.wait_for("42", timeout=10)
@@ -77,7 +90,9 @@ async def test_an_interactive_python_works(env: Environment, shell: Session) -> 
     assert await process.wait(10) == Exited(9)
 
 
-async def test_a_password_prompt_works_and_the_secret_is_kept_out_of_the_log(shell: Session) -> None:
+async def test_a_password_prompt_works_and_the_secret_is_kept_out_of_the_log(
+    shell: Session,
+) -> None:
     process = await shell.start("read -r -s -p 'Password: ' p; echo; echo \"${#p} $p\"", pty=True)
     await process.wait_for("Password: ", timeout=10)
     await process.write_secret("open sesame")
@@ -87,7 +102,9 @@ async def test_a_password_prompt_works_and_the_secret_is_kept_out_of_the_log(she
 
 
 async def test_the_screen_shows_what_a_person_would_see(shell: Session) -> None:
-    process = await shell.start(r"printf 'one\ntwo\e[1;1HX\e[2;4H!'; sleep 30", pty=True, rows=5, cols=20)
+    process = await shell.start(
+        r"printf 'one\ntwo\e[1;1HX\e[2;4H!'; sleep 30", pty=True, rows=5, cols=20
+    )
     await process.wait_for("!", timeout=10, on="screen")
     assert (await process.screen()).split("\n")[:3] == ["Xne", "two!", ""]
 
@@ -121,7 +138,9 @@ async def test_vim_edits_a_file(env: Environment, shell: Session, directory: str
 
 async def test_less_pages(env: Environment, shell: Session) -> None:
     await need(env, "less")
-    process = await shell.start("seq 1 500 | less", pty=True, rows=10, cols=40, env={"TERM": "xterm"})
+    process = await shell.start(
+        "seq 1 500 | less", pty=True, rows=10, cols=40, env={"TERM": "xterm"}
+    )
     await process.wait_for("9\n", timeout=10, on="screen")
     await process.keys("G")
     await process.wait_for("500", timeout=10, on="screen")

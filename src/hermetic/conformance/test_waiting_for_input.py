@@ -1,4 +1,6 @@
-"""Whether a process waits for input is the kernel's word: those that wait are told, those that do not are not."""
+"""Whether a process waits for input is the kernel's word: those that wait are told, those that do
+not are not.
+"""
 
 import asyncio
 from typing import Any
@@ -43,7 +45,9 @@ async def need_report(process: Process) -> None:
 
 
 @pytest.mark.parametrize(("text", "pty"), cases(WAITS))
-async def test_one_that_waits_is_told(env: Environment, shell: Session, text: str, pty: bool) -> None:
+async def test_one_that_waits_is_told(
+    env: Environment, shell: Session, text: str, pty: bool
+) -> None:
     program = text.split("| ")[-1].split()[0]
     if program != "read":
         await need(env, program)
@@ -53,7 +57,9 @@ async def test_one_that_waits_is_told(env: Environment, shell: Session, text: st
 
 
 @pytest.mark.parametrize(("text", "pty"), cases(WORKS))
-async def test_one_that_does_not_is_not(env: Environment, shell: Session, text: str, pty: bool) -> None:
+async def test_one_that_does_not_is_not(
+    env: Environment, shell: Session, text: str, pty: bool
+) -> None:
     if text.startswith("top"):
         await need(env, "top")
     process = await shell.start(text, pty=pty, env={"TERM": "xterm"})

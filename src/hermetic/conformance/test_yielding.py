@@ -54,7 +54,10 @@ async def test_an_argv_can_yield_too(shell: Session) -> None:
 
 async def test_several_can_go_on_at_once(shell: Session) -> None:
     await shell.run("v=kept")
-    results = [await shell.run(f"sleep 0.5; echo {n} $v", timeout=0.05, on_timeout="yield") for n in range(4)]
+    results = [
+        await shell.run(f"sleep 0.5; echo {n} $v", timeout=0.05, on_timeout="yield")
+        for n in range(4)
+    ]
     outputs = [await output_of(result.process) for result in results]
     assert outputs == [f"{n} kept\n".encode() for n in range(4)]
 
@@ -67,7 +70,9 @@ async def test_it_is_listed_while_it_runs(env: Environment, shell: Session) -> N
 
 
 async def test_a_jobs_parent_that_was_yielded_keeps_its_jobs(shell: Session) -> None:
-    result = await shell.run("(sleep 0.3; exit 5) & sleep 0.1; wait $!; echo $?", timeout=0.05, on_timeout="yield")
+    result = await shell.run(
+        "(sleep 0.3; exit 5) & sleep 0.1; wait $!; echo $?", timeout=0.05, on_timeout="yield"
+    )
     assert await output_of(result.process) == b"5\n"
 
 

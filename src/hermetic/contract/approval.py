@@ -28,7 +28,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     rule: str  # of the policy, or the user's own
     argv: tuple[str, ...] = ()  # the program that does it
     path: str = ""  # that it changes
-    exact: str = ""  # what tells it from all other acts; empty: it can be allowed for one time alone
+    # what tells it from all other acts; empty: it can be allowed for one time alone
+    exact: str = ""
     around: str = ""  # what tells its directory and variables from all others
     source: Source = "program"  # what does it: the program itself, or a redirection beside it
 
@@ -71,9 +72,11 @@ class Denial(msgspec.Struct, frozen=True):
     by: Literal["user", "nobody"] = "user"  # nobody: there is no user who could be asked
 
 
-# Raises TimeoutError when no answer came in time; any other exception means that the approver failed.
+# Raises TimeoutError when no answer came in time; any other exception means that the approver
+# failed.
 Approver = Callable[[ApprovalRequest], Answer | Denial | Awaitable[Answer | Denial]]
-Reviewer = Callable[[ApprovalRequest], Opinion | Awaitable[Opinion]]  # a second opinion; it can only tighten
+# a second opinion; it can only tighten
+Reviewer = Callable[[ApprovalRequest], Opinion | Awaitable[Opinion]]
 
 
 class Judged(NamedTuple):
@@ -81,11 +84,15 @@ class Judged(NamedTuple):
 
     changes: int  # of the session until then
     cwd: str | None  # None: whatever it is
-    report: Callable[[int | None], object]  # takes the changes until the command's end; None: it had changed before
+    # takes the changes until the command's end; None: it had changed before
+    report: Callable[[int | None], object]
 
 
 class Guard(Protocol):
-    """Decides on commands, input and writes of an environment's caller before they happen. Raises NotPermitted."""
+    """Decides on commands, input and writes of an environment's caller before they happen.
+
+    Raises NotPermitted.
+    """
 
     async def command(
         self,

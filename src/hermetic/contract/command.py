@@ -20,7 +20,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     stderr_bytes: int = 0
     stderr_omitted: tuple[int, int] | None = None
     log: str = ""  # id, for read_log; "ID/err" is that of a separate stderr
-    notes: tuple[str, ...] = ()  # what happened besides: state restored, state not kept, cwd fell back …
+    # what happened besides: state restored, state not kept, cwd fell back …
+    notes: tuple[str, ...] = ()
     waiting_for_input: bool | None = None  # after a yield; None: the kernel does not tell
     process: Any = None  # after a yield: the continuing Process
 
@@ -36,7 +37,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int | None:
-        """The code, 128+n for a signal, 124 timed out, 130 cancelled, 137 out of memory; None: yielded or lost."""
+        """The code, 128+n for a signal, 124 timed out, 130 cancelled, 137 out of memory; None:
+        yielded or lost.
+        """
         return self.ending.exit_code
 
     @property

@@ -17,7 +17,8 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     separate_user: bool = False  # it has no more rights than a user that is not the caller
     separate_network: bool = False  # it cannot reach the network, nor the caller's ports
     shared_paths: tuple[str, ...] = ()  # the caller's paths that it can write
-    mounts: tuple[str, ...] | None = None  # its own paths that show the caller's files, writable or not; None: unknown
+    # its own paths that show the caller's files, writable or not; None: unknown
+    mounts: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()  # weaknesses and missing limits, one sentence each
 
 
@@ -36,8 +37,10 @@ class EnvironmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     resident: str  # the id of this life of the resident
     pid: int  # as the place itself counts
     guardian: int | None
-    place: dict[str, str] = {}  # what the backend needs to find the place again: a container's id, a host's address
-    notes: tuple[str, ...] = ()  # what this place is weaker in than it was asked to be, one sentence each
+    # what the backend needs to find the place again: a container's id, a host's address
+    place: dict[str, str] = {}
+    # what this place is weaker in than it was asked to be, one sentence each
+    notes: tuple[str, ...] = ()
 
 
 class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +51,8 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     directory: str  # empty: the resident makes one, and a spool, where it lives
     spool: str | None
     environ: dict[str, str]
-    inherit: bool = False  # commands also get what the resident itself was started with: the image's variables
+    # commands also get what the resident itself was started with: the image's variables
+    inherit: bool = False
     cwd: str
     lease: float
     unattended: float
@@ -57,9 +61,12 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     login_timeout: float
     guardian: bool
     label: str
-    seccomp: bytes | None = None  # a filter of system calls that the resident puts on itself and all that it starts
-    foreground: bool = False  # the process that was started is the resident itself; nothing is forked, no guardian
-    host_socket: str = ""  # where the host passes on a socket to listen at; it can be connected to, not created
+    # a filter of system calls that the resident puts on itself and all that it starts
+    seccomp: bytes | None = None
+    # the process that was started is the resident itself; nothing is forked, no guardian
+    foreground: bool = False
+    # where the host passes on a socket to listen at; it can be connected to, not created
+    host_socket: str = ""
     opener: int | None = None  # a user besides the resident's own and root that may connect
     own_sockets: bool = False  # abstract sockets of others are closed to its commands
     fences: tuple[str, ...] = ()  # what nobody there reaches by its network: metadata, neighbours
@@ -74,7 +81,8 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     bash: str = ""  # the bash of its shells; empty: the one on PATH
     needs_ctypes: bool = False  # a Python without ctypes is refused: the starter has a better one
     runtime: str = "image"  # whose Python and bash are in use, as `info` reports it
-    own_cgroup: bool = False  # no other place shares its cgroup: what the kernel kills there for memory was its own
+    # no other place shares its cgroup: what the kernel kills there for memory was its own
+    own_cgroup: bool = False
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,31 +105,34 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""  # what to do, unless all is well
 
 
-# Asked with an environment's id: True inside means that no record has it and nobody opens it, as long as that lasts.
+# Asked with an environment's id: True inside means that no record has it and nobody opens it, as
+# long as that lasts.
 Abandoned = Callable[[str], AbstractAsyncContextManager[bool]]
 
 
 class Backend(Protocol):
     """A way to start a resident somewhere and to reach it.
 
-    A class may also have:
-    `leaves_files = True`: its resident cannot take the directory and the spool away itself; the janitor then does when
-    it ends, also without any caller: at once where it listens in `directory`, after its lease where it is elsewhere.
-    `variables`: beginnings of names of the opener's variables that whoever looks there for the janitor needs.
-    `orphans = True`: what its start has created elsewhere outlives an opener that was killed; `collect` ends that too.
-    `noticed_after`: how many seconds after its end a killed caller is noticed there; its lease begins then.
-    `async def is_gone(self, record: EnvironmentRecord) -> bool`: whether the resident's process or container has ended;
-    only that proves that an environment is gone when its socket is missing. Raises OSError or Unreachable where it
-    cannot be seen. Without it, a missing socket is taken as proof.
-    `async def is_paused(self, record: EnvironmentRecord) -> bool`: whether the place is held on purpose; then a
-    resident that does not answer is not ended when its lease is over.
-    `answers_within`: how many seconds a living resident may take to answer a ping over this transport.
-    `notices_silence = True`: its transport ends the stream itself when the resident's machine is not heard any more.
-    `option_shape`: the Struct of its options, by which settings are checked before anything is opened.
-    `async def doctor(cls) -> Finding`, a classmethod: whether this kind is usable here; quick, and leaves nothing.
-    `async def collect(cls, root: str, abandoned: Abandoned) -> list[str]`, a classmethod: takes away the places of this
-    kind that were made for the runtime directory `root` and are abandoned; names what it took away.
-    `async def disk_bytes(self, record: EnvironmentRecord) -> int`: what a living place of its takes on a disk.
+    A class may also have: `leaves_files = True`: its resident cannot take the directory and the
+    spool away itself; the janitor then does when it ends, also without any caller: at once where it
+    listens in `directory`, after its lease where it is elsewhere. `variables`: beginnings of names
+    of the opener's variables that whoever looks there for the janitor needs. `orphans = True`: what
+    its start has created elsewhere outlives an opener that was killed; `collect` ends that too.
+    `noticed_after`: how many seconds after its end a killed caller is noticed there; its lease
+    begins then. `async def is_gone(self, record: EnvironmentRecord) -> bool`: whether the
+    resident's process or container has ended; only that proves that an environment is gone when its
+    socket is missing. Raises OSError or Unreachable where it cannot be seen. Without it, a missing
+    socket is taken as proof. `async def is_paused(self, record: EnvironmentRecord) -> bool`:
+    whether the place is held on purpose; then a resident that does not answer is not ended when its
+    lease is over. `answers_within`: how many seconds a living resident may take to answer a ping
+    over this transport. `notices_silence = True`: its transport ends the stream itself when the
+    resident's machine is not heard any more. `option_shape`: the Struct of its options, by which
+    settings are checked before anything is opened. `async def doctor(cls) -> Finding`, a
+    classmethod: whether this kind is usable here; quick, and leaves nothing. `async def
+    collect(cls, root: str, abandoned: Abandoned) -> list[str]`, a classmethod: takes away the
+    places of this kind that were made for the runtime directory `root` and are abandoned; names
+    what it took away. `async def disk_bytes(self, record: EnvironmentRecord) -> int`: what a living
+    place of its takes on a disk.
     """
 
     kind: str
@@ -137,19 +148,22 @@ class Backend(Protocol):
     def isolation(self) -> Isolation:
         """What stands between a command there and this machine."""
 
-    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
         """Starts a resident that keeps its socket in `directory`. Raises EnvironmentUnavailable."""
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A connected, non-blocking stream socket to the resident.
 
-        Raises: ConnectionRefusedError where the socket is and nobody listens, so that the resident is gone;
-        FileNotFoundError where there is no socket; Unreachable when the transport is broken, so that trying again may
-        help; EnvironmentUnavailable when trying again will not.
+        Raises: ConnectionRefusedError where the socket is and nobody listens, so that the resident
+        is gone; FileNotFoundError where there is no socket; Unreachable when the transport is
+        broken, so that trying again may help; EnvironmentUnavailable when trying again will not.
         """
 
     async def remove(self, record: EnvironmentRecord) -> str | None:
-        """Ends the resident and all that runs there without its help, and removes what is left; may say what it did.
+        """Ends the resident and all that runs there without its help, and removes what is left; may
+        say what it did.
 
         It removes only what was made for this record, whatever the record says. Raises Unreachable.
         """
@@ -168,7 +182,8 @@ class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True):
     rss: int | None = None  # bytes
     python: str
     bash: str | None = None
-    runtime: str = "image"  # "image": Python and bash are the environment's own; else which are of the portable runtime
+    # "image": Python and bash are the environment's own; else which are of the portable runtime
+    runtime: str = "image"
     weak: tuple[str, ...] = ()  # what this place cannot do well, one sentence each
     sessions: int
     clients: int

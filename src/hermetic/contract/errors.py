@@ -1,20 +1,20 @@
 """The errors: each means that *we* could not do our part. How a command ended is never an error.
 
-ExecutionError
-├─ InvalidArgument (also a ValueError)   what the caller gave cannot be used; nothing was started   argument
-│  ├─ EditRefused                        an edit does not fit the file; nothing was written         reason, path
-│  └─ FileChanged                        a file is not as it was when the caller read it            argument
-├─ ConfigError                           unknown kind, option or setting; names the valid ones      setting
-├─ NotPermitted                          policy or a person said no                                 rule, reason
-│  ├─ ApprovalRequired                   it waits for somebody's answer                             request
-│  └─ Driven                             a person drives the process, and its input is theirs       process_id, driver
-├─ EnvironmentUnavailable                never came up, or is gone                                  environment
-│  ├─ Unreachable                        it cannot be used now; it may live on                      environment, state
-│  └─ NotInstalled                       a program that this kind needs is missing on this machine  problem, advice
-├─ Unsupported                           this place cannot do that; says what could                 capability
-├─ UnknownProcess, InputClosed                                                                      process_id
-├─ UnknownApproval                       no question with that id waits
-└─ BridgeError                           a script broke the call protocol
+ExecutionError ├─ InvalidArgument (also a ValueError)   what the caller gave cannot be used; nothing
+was started   argument │  ├─ EditRefused                        an edit does not fit the file;
+nothing was written         reason, path │  └─ FileChanged                        a file is not as
+it was when the caller read it            argument ├─ ConfigError                           unknown
+kind, option or setting; names the valid ones      setting ├─ NotPermitted
+policy or a person said no                                 rule, reason │  ├─ ApprovalRequired
+it waits for somebody's answer                             request │  └─ Driven
+a person drives the process, and its input is theirs       process_id, driver ├─
+EnvironmentUnavailable                never came up, or is gone
+environment │  ├─ Unreachable                        it cannot be used now; it may live on
+environment, state │  └─ NotInstalled                       a program that this kind needs is
+missing on this machine  problem, advice ├─ Unsupported                           this place cannot
+do that; says what could                 capability ├─ UnknownProcess, InputClosed
+process_id ├─ UnknownApproval                       no question with that id waits └─ BridgeError
+a script broke the call protocol
 """
 
 from typing import Literal
@@ -39,7 +39,8 @@ class EditRefused(InvalidArgument):
 
     def __init__(self, message: str, *, reason: str, path: str = "", argument: str = "") -> None:
         super().__init__(message, argument=argument)
-        self.reason = reason  # missing, ambiguous, unchanged, malformed, broken, conflict, stale, encoding, binary, …
+        # missing, ambiguous, unchanged, malformed, broken, conflict, stale, encoding, binary, …
+        self.reason = reason
         self.path = path
 
 
@@ -62,7 +63,9 @@ class NotPermitted(ExecutionError):
         super().__init__(message)
         self.rule = rule
         self.reason = reason
-        self.by = by  # as in the journal: policy, rule, mode, nobody, user, timeout, withdrawn, approver failed, …
+        # as in the journal: policy, rule, mode, nobody, user, timeout, withdrawn, approver failed,
+        # …
+        self.by = by
 
 
 class ApprovalRequired(NotPermitted):
@@ -104,11 +107,12 @@ class EnvironmentUnavailable(ExecutionError):
 
 
 class Unreachable(EnvironmentUnavailable):
-    """The environment cannot be used now. Its processes may still run; nothing was ended or replaced.
+    """The environment cannot be used now. Its processes may still run; nothing was ended or
+    replaced.
 
-    `state` says why, and the message what to do: "broken", the transport to it fails; "stalled", its resident does not
-    answer; "full", it has as many clients as it takes; "busy", this program or machine has no descriptors or memory
-    left to connect; "damaged", its record cannot be used.
+    `state` says why, and the message what to do: "broken", the transport to it fails; "stalled",
+    its resident does not answer; "full", it has as many clients as it takes; "busy", this program
+    or machine has no descriptors or memory left to connect; "damaged", its record cannot be used.
     """
 
     def __init__(self, message: str, *, environment: str = "", state: State = "broken") -> None:

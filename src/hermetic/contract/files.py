@@ -7,7 +7,10 @@ import msgspec
 
 
 class FileStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A file at one moment. `signature` differs when it was changed or replaced; that of a missing file is ""."""
+    """A file at one moment.
+
+    `signature` differs when it was changed or replaced; that of a missing file is "".
+    """
 
     path: str  # absolute and resolved
     kind: Literal["file", "directory", "other", "missing"]
@@ -82,5 +85,6 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Where files may be read or changed; enforced in the environment itself, on the resolved path."""
 
     root: str | None = None  # nowhere but below it
-    deny: Sequence[str] = ()  # patterns of resolved paths: `*` is anything, `~/` the home directory there
+    # patterns of resolved paths: `*` is anything, `~/` the home directory there
+    deny: Sequence[str] = ()
     exact: bool = False  # the path is resolved; a link in it is an error

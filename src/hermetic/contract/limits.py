@@ -28,17 +28,21 @@ SHARED = 60  # seconds: lifetime of an idle shared ssh connection
 SYNC_PAUSE = 5.0  # seconds: between two scans for files to send to an environment
 SYNC_BACK = 2 << 30  # bytes: most changed files that are copied back from an environment
 SYNC_TRIES = 3  # tries: to copy files back; the pauses between them are 2 and 4 seconds
-SILENCE = 60.0  # seconds: without a message on a carried connection, after which either side counts as gone
+# seconds: without a message on a carried connection, after which either side counts as gone
+SILENCE = 60.0
 RECONNECT = 300.0  # seconds: during which a broken connection to a resident is retried
 RECONNECT_PAUSE = 5.0  # seconds: longest pause between two retries; the first is a fiftieth of it
 UNANSWERED = 3  # greetings: greetings cut off in a row after which a resident counts as gone
 OVERDUE = 2.0  # seconds: beyond the expected time of an answer before the resident is pinged
-ABANDONED = 60.0  # seconds: an answer is overdue before it is given up, where the resident answers pings
+# seconds: an answer is overdue before it is given up, where the resident answers pings
+ABANDONED = 60.0
 STALL = 8.0  # seconds: without a frame after a ping before an environment counts as stalled
 PING = 5.0  # seconds: between two pings while an answer is overdue
-REACH = 15.0  # seconds: for attaching to a known environment; then it counts as stalled, full or busy
+# seconds: for attaching to a known environment; then it counts as stalled, full or busy
+REACH = 15.0
 INSTANCE = 120.0  # seconds: for an apptainer container and its resident to be ready
-CALLED_START = 180.0  # seconds: for an environment behind an API of calls to be created and to answer
+# seconds: for an environment behind an API of calls to be created and to answer
+CALLED_START = 180.0
 LIFETIME = 3600.0  # seconds: lifetime requested for such an environment
 CALL = 120.0  # seconds: after which a call that carries a stream counts as lost
 BUILD = 600.0  # seconds: to build an image for apptainer
@@ -58,7 +62,8 @@ NOTICE_MATCHES = 100  # notices: notices of matches in one process; then watchin
 NOTICE_BREAKER = 15  # notices: notices of all processes within the window before they are silenced
 NOTICE_BREAKER_WINDOW = 10.0  # seconds: window in which those notices are counted
 NOTICE_SILENCE = 30.0  # seconds: length of that silence
-NOTICES = 1000  # notices: undelivered notices kept; the oldest are dropped, and the drop is reported
+# notices: undelivered notices kept; the oldest are dropped, and the drop is reported
+NOTICES = 1000
 DELIVERY_PAUSE = 1.0  # seconds: before an undelivered notice is sent again; doubles each time
 LONGEST_DELIVERY_PAUSE = 60.0  # seconds: longest pause between two deliveries of a notice
 WEBHOOK = 10.0  # seconds: for a webhook to take a notice before it is retried
@@ -66,7 +71,8 @@ RUNNING = 256  # processes: running processes of one task that the terminal tool
 LISTED_BY_TOOL = 64  # processes: processes in the process tool's list; running ones come first
 TOOL_COMMAND = 128_000  # characters: longest command of the terminal tool
 PASSWORD = 45.0  # seconds: for a person to enter a password
-RESULT = 100_000  # characters: longest answer of a registered tool; a longer one is stored and previewed
+# characters: longest answer of a registered tool; a longer one is stored and previewed
+RESULT = 100_000
 RESULT_PREVIEW = 1500  # characters: preview of such an answer
 HANDLES = 64  # processes: processes whose screen and search position a toolbox caches
 
@@ -83,7 +89,8 @@ WEB_TIME = 30.0  # seconds: default for a page to arrive, redirects included
 WEB_PROVIDER = 60.0  # seconds: for the answer of a provider
 WEB_CONNECT = 5.0  # seconds: for one address of a host to take a connection
 WEB_BYTES = 10 << 20  # bytes: most of a page that is read, unpacked
-WEB_UNPACKED = 100  # times: growth by unpacking from which on a page that is too long counts as a bomb
+# times: growth by unpacking from which on a page that is too long counts as a bomb
+WEB_UNPACKED = 100
 WEB_REDIRECTS = 5  # redirects: most redirects of a page
 WEB_PARALLEL = 8  # fetches: fetches of one toolbox at the same time
 WEB_EXTRACT = 20.0  # seconds: for a page's text to be extracted
@@ -97,7 +104,8 @@ WEB_CACHE = 300.0  # seconds: for which a page is not fetched again
 WEB_CACHED = 16  # pages: pages that are kept for that
 
 TERMINALS = 128  # terminals: most terminals of persons that one console server starts
-TERMINAL_IDLE = 1800.0  # seconds: lifetime of such a terminal without a viewer, new output or a running command
+# seconds: lifetime of such a terminal without a viewer, new output or a running command
+TERMINAL_IDLE = 1800.0
 TERMINAL_REPLAY = 1 << 20  # bytes: past output that a new viewer of a terminal gets
 SCREEN_REPLAY = 4 << 20  # bytes: most output replayed to draw a screen
 SCREEN_CELLS = 1 << 18  # cells: largest terminal whose screen is drawn, rows times columns

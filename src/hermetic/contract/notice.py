@@ -4,7 +4,9 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["completed", "matched", "progress", "watch_disabled", "silenced", "resumed", "missed"]
+Kind = Literal[
+    "completed", "matched", "progress", "watch_disabled", "silenced", "resumed", "missed"
+]
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +27,9 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotifyOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is to be told of a process, and what has been: kept in its tag, so that it outlives the caller."""
+    """What is to be told of a process, and what has been: kept in its tag, so that it outlives the
+    caller.
+    """
 
     task: str = ""
     caller: str = ""  # which toolbox started it
@@ -36,7 +40,8 @@ class NotifyOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     searched: int = 0  # bytes of its output that were searched
     strikes: int = 0
     matches: int = 0  # that were told
-    given: str = ""  # the id of the notice that was handed out last, perhaps to somebody who died over it
+    # the id of the notice that was handed out last, perhaps to somebody who died over it
+    given: str = ""
     origin: Literal["background", "yielded", "foreground"] = "background"
     ended_by: str = ""  # who ended it, when that was one of the tools
 

@@ -110,9 +110,11 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A process started or ended; `missed` means that events were dropped: list the processes again.
+    """A process started or ended; `missed` means that events were dropped: list the processes
+    again.
 
-    `control` and `resized`, for those that ask for them: another person or none drives it, its terminal has a new size.
+    `control` and `resized`, for those that ask for them: another person or none drives it, its
+    terminal has a new size.
     """
 
     event: Literal["started", "ended", "missed", "control", "resized"]

@@ -20,10 +20,12 @@ DEFAULT_TASK = "default"
 Form = Literal["openai", "anthropic", "mcp"]
 Fields = dict[str, Any]  # what a tool answers: becomes JSON
 
-# True in tasks and threads that serve a script's call: what its handler prints to stdout is dropped.
+# True in tasks and threads that serve a script's call: what its handler prints to stdout is
+# dropped.
 IS_SILENT: ContextVar[bool] = ContextVar("IS_SILENT", default=False)
 
-# (tool, arguments) → its answer, for a tool that calls others; never an exception for what its caller can act on
+# (tool, arguments) → its answer, for a tool that calls others; never an exception for what its
+# caller can act on
 Dispatch = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 
@@ -49,19 +51,26 @@ class Tool(Generic[A]):
         missing: Callable[[], str | None] | None = None,
         answers: str = "",
     ) -> None:
-        """`missing` says why it cannot be used now, or None: it is then not offered. It is asked often, so it is quick.
+        """`missing` says why it cannot be used now, or None: it is then not offered. It is asked
+        often, so it is quick.
 
-        A description that depends on what else there is is a function. `answers` is the shape of its answer for scripts
-        that call it: `{output: str, error?: str}`.
+        A description that depends on what else there is is a function. `answers` is the shape of
+        its answer for scripts that call it: `{output: str, error?: str}`.
 
         Raises ConfigError for a name, a description or arguments that no model's interface takes.
         """
         if not _NAME.fullmatch(name):
-            raise ConfigError(f"a tool cannot be called {name!r}; use 1 to 64 of A-Z a-z 0-9 _ -", setting="name")
+            raise ConfigError(
+                f"a tool cannot be called {name!r}; use 1 to 64 of A-Z a-z 0-9 _ -", setting="name"
+            )
         if isinstance(description, str) and not description.strip():
-            raise ConfigError(f"tool {name} has no description; say what it does and when to use it", setting=name)
+            raise ConfigError(
+                f"tool {name} has no description; say what it does and when to use it", setting=name
+            )
         if not (isinstance(arguments, type) and issubclass(arguments, msgspec.Struct)):
-            raise ConfigError(f"the arguments of tool {name} must be one msgspec.Struct", setting=name)
+            raise ConfigError(
+                f"the arguments of tool {name} must be one msgspec.Struct", setting=name
+            )
         self.missing = missing
         self.name = name
         self._description = description
@@ -96,33 +105,51 @@ class Tool(Generic[A]):
         return found
 
     def read(self, given: Mapping[str, Any]) -> A:
-        """The arguments, checked; what can be converted is. Raises InvalidArgument that says what would be right."""
+        """The arguments, checked; what can be converted is.
+
+        Raises InvalidArgument that says what would be right.
+        """
         if not isinstance(given, Mapping):
-            raise InvalidArgument(f"the arguments of {self.name} must be an object, not {type(given).__name__}")
+            raise InvalidArgument(
+                f"the arguments of {self.name} must be an object, not {type(given).__name__}"
+            )
         valid = self.arguments.__struct_encode_fields__  # as the schema names them
         for name in given:
             if name not in valid:
                 raise InvalidArgument(
-                    f"{self.name} has no argument {name!r}; it takes {', '.join(valid)}", argument=str(name)
+                    f"{self.name} has no argument {name!r}; it takes {', '.join(valid)}",
+                    argument=str(name),
                 )
         # Models often send null for what they leave out, and text for what is a list.
-        plain = {name: self._parsed(name, value) for name, value in given.items() if value is not None}
+        plain = {
+            name: self._parsed(name, value) for name, value in given.items() if value is not None
+        }
         try:
             return msgspec.convert(plain, self.arguments, strict=False)
         except msgspec.ValidationError as error:
             name = str(error).partition("`$.")[2].partition("`")[0].partition("[")[0]
-            raise InvalidArgument(f"{self.name}: {error}{self._allowed(name)}", argument=name) from None
+            raise InvalidArgument(
+                f"{self.name}: {error}{self._allowed(name)}", argument=name
+            ) from None
 
     def _allowed(self, name: str) -> str:
         """What an argument may be, where it is one of a few words."""
         schema = self.parameters()["properties"].get(name, {})
-        words = next((kind["enum"] for kind in (schema, *schema.get("anyOf", ())) if "enum" in kind), ())
-        return f"; use one of {', '.join(str(word) for word in words if word is not None)}" if words else ""
+        words = next(
+            (kind["enum"] for kind in (schema, *schema.get("anyOf", ())) if "enum" in kind), ()
+        )
+        return (
+            f"; use one of {', '.join(str(word) for word in words if word is not None)}"
+            if words
+            else ""
+        )
 
     @cached_property
     def _texts(self) -> set[str]:
         """The arguments that may be text."""
-        return {name for name, schema in self.parameters()["properties"].items() if _takes_text(schema)}
+        return {
+            name for name, schema in self.parameters()["properties"].items() if _takes_text(schema)
+        }
 
     def _parsed(self, name: str, value: Any) -> Any:
         """A list or object that came as text is what the text spells."""

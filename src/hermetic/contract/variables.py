@@ -14,7 +14,9 @@ def fault_of(env: object) -> str | None:
         if not isinstance(name, str) or not isinstance(value, str):
             return f"env must map text to text; {name!r} does not"
         if not _NAME.fullmatch(name):
-            return f"env name {name!r} is not a variable name; use A-Z a-z 0-9 _, and no digit first"
+            return (
+                f"env name {name!r} is not a variable name; use A-Z a-z 0-9 _, and no digit first"
+            )
         if "\0" in value:
             return f"the value of env {name} contains a NUL character; remove it"
         if not is_text(value):

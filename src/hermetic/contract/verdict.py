@@ -37,7 +37,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()  # the program that does it, with its words
     path: str = ""  # the file or directory it concerns, whole
     source: Source = "text"  # the program, a redirection beside it, or the text as a whole
-    exact: str = ""  # equal only for the same words, input, directory and variables; empty when those are not known
+    # equal only for the same words, input, directory and variables; empty when those are not known
+    exact: str = ""
     around: str = ""  # equal only for the same directory and variables
 
 
@@ -63,11 +64,13 @@ class ShellState(msgspec.Struct, frozen=True, kw_only=True):
     home: str | None = None
     user: str | None = None
     variables: dict[str, str | list[str]] = {}
-    functions: dict[str, str] = {}  # name → body, as `declare -f` prints it, with or without the `name ()` line
+    # name → body, as `declare -f` prints it, with or without the `name ()` line
+    functions: dict[str, str] = {}
     aliases: dict[str, str] = {}
     traps: dict[str, str] = {}  # signal → code
     references: dict[str, str] = {}  # nameref → the variable it stands for
     lastpipe: bool = False  # the last command of a pipeline may run in the shell itself
     secrets: str = ""  # a digest of variables whose values are kept out of here
-    exported: tuple[str, ...] | None = None  # names of the variables that programs get; None: any may be
+    # names of the variables that programs get; None: any may be
+    exported: tuple[str, ...] | None = None
     complete: bool = False  # True: a variable that is not listed is certainly unset

@@ -1,7 +1,8 @@
-"""An apptainer (or singularity) container for each environment, in a user namespace, without privileges.
+"""An apptainer (or singularity) container for each environment, in a user namespace, without
+privileges.
 
-The resident is the container's one process and ends with its lease. A watchdog on the host waits for that and removes
-what is left there, also when the opener has exited.
+The resident is the container's one process and ends with its lease. A watchdog on the host waits
+for that and removes what is left there, also when the opener has exited.
 """
 
 import asyncio
@@ -18,7 +19,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
+from hermetic.contract.environment import (
+    EnvironmentRecord,
+    Finding,
+    Isolation,
+    ResidentConfig,
+    Started,
+)
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled
 from hermetic.contract.limits import INSTANCE, LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of
@@ -50,18 +57,30 @@ PROGRAMS = ("apptainer", "singularity")
 
 HOME = "/root"  # for every user: the path of the real home is not shown inside
 SOCKETS, SPOOL = "/run/hermetic", "/run/hermetic-spool"
-RESIDENT = "resident"  # folder of the environment's directory that is mounted inside; the record is outside of it
+# folder of the environment's directory that is mounted inside; the record is outside of it
+RESIDENT = "resident"
 
-# The kernel's own files that a command of root could change the host with, though it has no capability.
-READ_ONLY = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi")
+# The kernel's own files that a command of root could change the host with, though it has no
+# capability.
+READ_ONLY = (
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+    "/proc/irq",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/acpi",
+    "/proc/scsi",
+)
 
-FOREIGN = "could not run on the host's"  # in what apptainer says of an image for another architecture
+# in what apptainer says of an image for another architecture
+FOREIGN = "could not run on the host's"
 
 # A line of the watchdog that holds the overlay's lock; no other environment uses the overlay then.
 LOCK_OVERLAY = """\
 exec 9> "$overlay/.lock" && flock -n 9 || { echo "overlay $overlay is used by another environment" >&2; exit 1; }"""
 
-# A line of the watchdog that kills the rest of its session: the programs that serve the container's file systems.
+# A line of the watchdog that kills the rest of its session: the programs that serve the container's
+# file systems.
 KILL_SESSION = """\
 read -r line < /proc/$$/stat; set -- ${line##*) }; own=$4
 for stat in /proc/[0-9]*/stat; do
@@ -80,25 +99,31 @@ Cores = Annotated[float, msgspec.Meta(gt=0)]
 class ApptainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `apptainer`."""
 
-    image: str  # a .sif, or the source of one: an archive of `docker save`, a directory, docker://NAME
-    overlay: str | None = None  # directory of this machine that keeps written files; None: they are discarded
+    # a .sif, or the source of one: an archive of `docker save`, a directory, docker://NAME
+    image: str
+    # directory of this machine that keeps written files; None: they are discarded
+    overlay: str | None = None
     cwd: str = HOME
     env: dict[str, str] = {}  # variables besides the image's
     network: bool = True  # the host's; False: none
     credential_files: tuple[str, ...] = ()  # of the profile: shown read-only below /root/.hermetic
-    profile: str | None = None  # profile whose files and skills are mounted: a name, or an absolute path
+    # profile whose files and skills are mounted: a name, or an absolute path
+    profile: str | None = None
     cpu: Cores | None = None
     memory_bytes: Positive | None = None
     pids: Positive | None = None
     lease: Lease = LEASE
     unattended: Seconds = UNATTENDED
-    runtime: str = "auto"  # whose Python and bash: "image", "portable", a portable runtime's path, or as needed
+    # whose Python and bash: "image", "portable", a portable runtime's path, or as needed
+    runtime: str = "auto"
     setup: str | None = None  # run once, in the new environment's own shell
     login: bool = True  # take the image's profile in
 
 
 class Apptainer(SocketBackend):
-    """Commands run in a container with the caller's uid and no capability, and see none of the caller's files."""
+    """Commands run in a container with the caller's uid and no capability, and see none of the
+    caller's files.
+    """
 
     kind = "apptainer"
     option_shape = ApptainerOptions
@@ -119,15 +144,22 @@ class Apptainer(SocketBackend):
         if fault := fault_of(chosen.env):
             raise ConfigError(fault, setting="env")
         if not chosen.cwd.startswith("/"):
-            raise ConfigError(f"cwd {chosen.cwd!r} must be a whole path inside the container", setting="cwd")
-        overlay = None if chosen.overlay is None else os.path.abspath(os.path.expanduser(chosen.overlay))
+            raise ConfigError(
+                f"cwd {chosen.cwd!r} must be a whole path inside the container", setting="cwd"
+            )
+        overlay = (
+            None if chosen.overlay is None else os.path.abspath(os.path.expanduser(chosen.overlay))
+        )
         if overlay is not None:
             _check_path(overlay, "overlay")
         self._profile = select_profile(chosen.profile, chosen.credential_files)
         self._options = msgspec.structs.replace(
-            chosen, image=whole_name(chosen.image), overlay=overlay, profile=self._profile.directory,
+            chosen,
+            image=whole_name(chosen.image),
+            overlay=overlay,
+            profile=self._profile.directory,
             credential_files=self._profile.credential_files,
-        )  # fmt: skip
+        )
 
     @property
     def isolation(self) -> Isolation:
@@ -135,30 +167,50 @@ class Apptainer(SocketBackend):
         options = self._options
         notes = ["no disk quota: what is written to /tmp and /root lies on the host's disk"]
         if not options.overlay:
-            notes.append("other files are written to memory; the site's `sessiondir max size` limits them")
+            notes.append(
+                "other files are written to memory; the site's `sessiondir max size` limits them"
+            )
         if options.network:
-            notes.append("the network is the host's: its own ports and abstract sockets can be reached")
+            notes.append(
+                "the network is the host's: its own ports and abstract sockets can be reached"
+            )
         if missing := [name for name in LIMIT_FLAGS if getattr(options, name) is None]:
             notes.append(f"no limit was asked for: {', '.join(missing)}")
         notes += credential_notes(options.credential_files)
         return Isolation(
-            kind=self.kind, separate_files=True, separate_processes=True, separate_network=not options.network,
-            shared_paths=(options.overlay,) if options.overlay else (), mounts=(), notes=tuple(notes),
-        )  # fmt: skip
+            kind=self.kind,
+            separate_files=True,
+            separate_processes=True,
+            separate_network=not options.network,
+            shared_paths=(options.overlay,) if options.overlay else (),
+            mounts=(),
+            notes=tuple(notes),
+        )
 
-    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
-        """Starts a container whose one process is the resident. Raises ConfigError, EnvironmentUnavailable."""
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
+        """Starts a container whose one process is the resident.
+
+        Raises ConfigError, EnvironmentUnavailable.
+        """
         options = self._options
         program = find_program()
         sif = await find_sif(program, options.image)
         base = scratch_base()
-        for path, setting in ((directory, "HERMETIC_RUNTIME_DIR"), (spool, "HERMETIC_SPOOL_DIR"), (base, SCRATCH)):
+        for path, setting in (
+            (directory, "HERMETIC_RUNTIME_DIR"),
+            (spool, "HERMETIC_SPOOL_DIR"),
+            (base, SCRATCH),
+        ):
             _check_path(str(path), setting)
         await asyncio.to_thread(warn_of_use, base)
         choice = RuntimeChoice(options.runtime, f"{sif} {os.stat(sif).st_mtime_ns}")
         while True:
             try:
-                return await self._attempt(program, sif, base, choice, id, directory, spool, token, label)
+                return await self._attempt(
+                    program, sif, base, choice, id, directory, spool, token, label
+                )
             except StartFailed as error:
                 if FOREIGN in error.stderr:
                     raise EnvironmentUnavailable(
@@ -167,13 +219,22 @@ class Apptainer(SocketBackend):
                     ) from error
                 if not choice.learn(error):
                     raise choice.explained(error) from error
-                for removed in filter(None, (directory, spool)):  # by the watchdog of the failed attempt
+                # by the watchdog of the failed attempt
+                for removed in filter(None, (directory, spool)):
                     os.makedirs(removed, mode=0o700, exist_ok=True)
 
     async def _attempt(
-        self, program: str, sif: str, base: Path, choice: RuntimeChoice, id: str, directory: str, spool: str | None,
-        token: bytes, label: str,
-    ) -> Started:  # fmt: skip
+        self,
+        program: str,
+        sif: str,
+        base: Path,
+        choice: RuntimeChoice,
+        id: str,
+        directory: str,
+        spool: str | None,
+        token: bytes,
+        label: str,
+    ) -> Started:
         """One start, with the programs of the choice."""
         options = self._options
         await choice.prepare()
@@ -182,14 +243,28 @@ class Apptainer(SocketBackend):
             shown = await asyncio.to_thread(resolve_mounts, self._profile, work)
             argv = self._command(program, sif, Path(directory), spool, work, shown, choice)
             config = ResidentConfig(
-                id=f"{id}.{secrets.token_hex(4)}", token=token, directory=SOCKETS, label=label,
-                spool=spool and SPOOL, spool_name=spool or "",
-                environ={**QUIET, **_variable(shown), **options.env}, inherit=True, cwd=options.cwd,
-                lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN,
-                guardian=False, foreground=True, seccomp=bpf(), keep_path=True,
-                shared=("/", HOME) if options.overlay else (), bash=choice.bash, runtime=choice.description,
+                id=f"{id}.{secrets.token_hex(4)}",
+                token=token,
+                directory=SOCKETS,
+                label=label,
+                spool=spool and SPOOL,
+                spool_name=spool or "",
+                environ={**QUIET, **_variable(shown), **options.env},
+                inherit=True,
+                cwd=options.cwd,
+                lease=options.lease,
+                unattended=options.unattended,
+                login=options.login,
+                login_timeout=LOGIN,
+                guardian=False,
+                foreground=True,
+                seccomp=bpf(),
+                keep_path=True,
+                shared=("/", HOME) if options.overlay else (),
+                bash=choice.bash,
+                runtime=choice.description,
                 needs_ctypes=choice.needs_ctypes,
-            )  # fmt: skip
+            )
             given = starting_input(build_archive(), msgspec.msgpack.encode(config))
             started = await start_resident(
                 argv, given, seconds=INSTANCE, afterwards="stays", environ=_variables(options)
@@ -201,17 +276,28 @@ class Apptainer(SocketBackend):
         if watchdog is None or started.socket != f"{SOCKETS}/s":
             if watchdog is not None:
                 await watchdog.ensure_ended(CONTAINER_SECONDS)
-            raise EnvironmentUnavailable(f"the resident ended, or listens at {started.socket}, not in {SOCKETS}")
+            raise EnvironmentUnavailable(
+                f"the resident ended, or listens at {started.socket}, not in {SOCKETS}"
+            )
         choice.remember()
         place = {"watchdog": str(watchdog), "work": str(work), **choice.place}
         return msgspec.structs.replace(
-            started, socket=f"{directory}/{RESIDENT}/s", place=place, notes=(*shown.notes, *_unlimited(options))
+            started,
+            socket=f"{directory}/{RESIDENT}/s",
+            place=place,
+            notes=(*shown.notes, *_unlimited(options)),
         )
 
     def _command(
-        self, program: str, sif: str, directory: Path, spool: str | None, work: Path, shown: ProfileMounts,
+        self,
+        program: str,
+        sif: str,
+        directory: Path,
+        spool: str | None,
+        work: Path,
+        shown: ProfileMounts,
         choice: RuntimeChoice,
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """The watchdog and the container it waits for; makes the directories that are mounted."""
         (directory / RESIDENT).mkdir(mode=0o700, parents=True, exist_ok=True)
         binds = [(str(directory / RESIDENT), SOCKETS), *([(spool, SPOOL)] if spool else [])]
@@ -219,16 +305,29 @@ class Apptainer(SocketBackend):
             _check_path(source, "XDG_CACHE_HOME")
             binds.append((source, f"{target}:ro"))
         command = [
-            program, "--quiet", "exec", *self._apart(work, shown), "--pwd", "/",
+            program,
+            "--quiet",
+            "exec",
+            *self._apart(work, shown),
+            "--pwd",
+            "/",
             *(word for inside in binds for word in ("--bind", ":".join(inside))),
-            sif, choice.python, "-I", "-S", "-c", BOOT,
-        ]  # fmt: skip
+            sif,
+            choice.python,
+            "-I",
+            "-S",
+            "-c",
+            BOOT,
+        ]
         overlay = self._options.overlay
         return watchdog_argv(
-            command, directory=str(directory), spool=spool, redirections="9>&-",
+            command,
+            directory=str(directory),
+            spool=spool,
+            redirections="9>&-",
             before=[f"overlay={shlex.quote(overlay)}", LOCK_OVERLAY] if overlay else [],
             cleanup=[KILL_SESSION, f"remove {shlex.quote(str(work))}"],
-        )  # fmt: skip
+        )
 
     def _apart(self, work: Path, shown: ProfileMounts) -> list[str]:
         """Arguments for isolation and limits; makes the container's home."""
@@ -236,16 +335,27 @@ class Apptainer(SocketBackend):
         home = Path(options.overlay or work, "home")
         for folder in (home, work / "scratch"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        guards = [f"type=bind,source={path},destination={path},ro" for path in READ_ONLY if os.path.exists(path)]
+        guards = [
+            f"type=bind,source={path},destination={path},ro"
+            for path in READ_ONLY
+            if os.path.exists(path)
+        ]
         guards += _mounts(shown, home)
         return [
-            "--userns", "--containall", "--no-privs", "--no-mount", "bind-paths,sys",
-            "--workdir", str(work / "scratch"), "--home", f"{home}:{HOME}",
+            "--userns",
+            "--containall",
+            "--no-privs",
+            "--no-mount",
+            "bind-paths,sys",
+            "--workdir",
+            str(work / "scratch"),
+            "--home",
+            f"{home}:{HOME}",
             *(("--overlay", options.overlay) if options.overlay else ("--writable-tmpfs",)),
             *(() if options.network else ("--net", "--network", "none")),
             *(word for guard in guards for word in ("--mount", guard)),
             *(limit_arguments(options) if can_limit() else ()),
-        ]  # fmt: skip
+        ]
 
     @classmethod
     async def doctor(cls) -> Finding:
@@ -261,8 +371,14 @@ class Apptainer(SocketBackend):
             return found
         if shutil.which("unshare") and (await probe(["unshare", "--user", "true"]))[0] != 0:
             advice = "allow them: sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns"
-            return Finding(state="broken", found="an ordinary user may not make a user namespace", advice=advice)
-        if not (shutil.which("squashfuse_ll") or shutil.which("squashfuse")) or not os.access("/dev/fuse", os.W_OK):
+            return Finding(
+                state="broken",
+                found="an ordinary user may not make a user namespace",
+                advice=advice,
+            )
+        if not (shutil.which("squashfuse_ll") or shutil.which("squashfuse")) or not os.access(
+            "/dev/fuse", os.W_OK
+        ):
             advice = "install squashfuse and fuse-overlayfs, allow /dev/fuse; else images are unpacked at each start"
             return Finding(state="weak", found=found.found, advice=advice)
         return found
@@ -284,10 +400,16 @@ def find_program() -> str:
     """Path of apptainer, else of singularity. Raises EnvironmentUnavailable."""
     chosen = os.environ.get(BINARY)
     if chosen and not shutil.which(chosen):
-        raise ConfigError(f"{BINARY}={chosen} is no program; set it to apptainer's path, or unset it", setting=BINARY)
+        raise ConfigError(
+            f"{BINARY}={chosen} is no program; set it to apptainer's path, or unset it",
+            setting=BINARY,
+        )
     found = next(filter(None, map(shutil.which, (chosen,) if chosen else PROGRAMS)), None)
     if found is None:
-        raise NotInstalled(f"no {' or '.join(PROGRAMS)} on PATH", f"install apptainer, or set {BINARY} to where it is")
+        raise NotInstalled(
+            f"no {' or '.join(PROGRAMS)} on PATH",
+            f"install apptainer, or set {BINARY} to where it is",
+        )
     return found
 
 
@@ -309,26 +431,35 @@ def _variable(shown: ProfileMounts) -> dict[str, str]:
 def _check_path(path: str, setting: str) -> None:
     """Raises ConfigError for a path that apptainer would split."""
     if set(path) & set(":,\n"):
-        raise ConfigError(f"{path!r} has a colon, comma or line end, which apptainer cannot take", setting=setting)
+        raise ConfigError(
+            f"{path!r} has a colon, comma or line end, which apptainer cannot take", setting=setting
+        )
 
 
 def can_limit() -> bool:
     """True where apptainer can create a cgroup as an ordinary user."""
-    return os.path.isdir("/run/systemd/system") and os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+    return os.path.isdir("/run/systemd/system") and os.path.exists(
+        "/sys/fs/cgroup/cgroup.controllers"
+    )
 
 
 def _unlimited(options: ApptainerOptions) -> tuple[str, ...]:
     """Notes on requested limits that cannot be set here."""
     given = [name for name in LIMIT_FLAGS if getattr(options, name) is not None and not can_limit()]
-    notes = tuple(f"{name} is not limited: apptainer needs systemd and cgroups v2 for that" for name in given)
+    notes = tuple(
+        f"{name} is not limited: apptainer needs systemd and cgroups v2 for that" for name in given
+    )
     for note in notes:
         log.warning("%s", note)
     return notes
 
 
 def _variables(options: ApptainerOptions) -> dict[str, str]:
-    """apptainer's own variables, without the user's settings for it, which could mount more into the container."""
+    """apptainer's own variables, without the user's settings for it, which could mount more into
+    the container.
+    """
     wanted = ["HOME"]
     if any(limit_arguments(options)):
-        wanted += ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"]  # the user's systemd creates the cgroup
+        # the user's systemd creates the cgroup
+        wanted += ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"]
     return {name: os.environ[name] for name in wanted if name in os.environ}

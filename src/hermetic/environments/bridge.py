@@ -1,4 +1,6 @@
-"""Bridge: a program that connects a resident's socket, which this machine cannot reach, to its own stdin and stdout."""
+"""Bridge: a program that connects a resident's socket, which this machine cannot reach, to its own
+stdin and stdout.
+"""
 
 import asyncio
 import contextlib
@@ -11,8 +13,9 @@ from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments.starting import skip, stderr_text
 from hermetic.registry.host_process import DETACHED, end, spawn
 
-# Run there as `python3 -I -S -c BRIDGE SOCKET`. Writes one byte when it is connected; exits when either side does.
-# If its input and output are one socket, it passes that to the resident, and no byte goes through the bridge.
+# Run there as `python3 -I -S -c BRIDGE SOCKET`. Writes one byte when it is connected; exits when
+# either side does. If its input and output are one socket, it passes that to the resident, and no
+# byte goes through the bridge.
 BRIDGE = """\
 import os, select, socket, stat, struct, sys
 stream = socket.socket(socket.AF_UNIX)
@@ -39,17 +42,23 @@ while all(carry(source, ways[source]) for source, _ in poll.poll()):
     pass
 """
 
-# Errors with which BRIDGE exits: no listener, and no socket file (a cleaner of temporary files may have removed it).
+# Errors with which BRIDGE exits: no listener, and no socket file (a cleaner of temporary files may
+# have removed it).
 COMPLAINTS = (ConnectionRefusedError, FileNotFoundError)
 
 
 async def bridged(
-    argv: Sequence[str], *, seconds: float, environ: Mapping[str, str] | None = None, after: bytes = b""
+    argv: Sequence[str],
+    *,
+    seconds: float,
+    environ: Mapping[str, str] | None = None,
+    after: bytes = b"",
 ) -> socket.socket:
-    """A stream to the resident through a program that runs BRIDGE there. Output before `after` is skipped.
+    """A stream to the resident through a program that runs BRIDGE there. Output before `after` is
+    skipped.
 
-    Raises: ConnectionRefusedError for a socket without listener; FileNotFoundError where there is no socket;
-    EnvironmentUnavailable when the program fails.
+    Raises: ConnectionRefusedError for a socket without listener; FileNotFoundError where there is
+    no socket; EnvironmentUnavailable when the program fails.
     """
     ours, theirs = socket.socketpair()
     stderr = os.memfd_create("errors")
@@ -59,7 +68,10 @@ async def bridged(
         theirs.close()
         ours.setblocking(False)
         async with asyncio.timeout(seconds):
-            if await skip(ours, after) and await asyncio.get_running_loop().sock_recv(ours, 1) == b"+":
+            if (
+                await skip(ours, after)
+                and await asyncio.get_running_loop().sock_recv(ours, 1) == b"+"
+            ):
                 return ours
         raise _failure("it ended", stderr)
     except BaseException as error:

@@ -1,4 +1,5 @@
-"""Base class for environments that are reached by a blocking call alone, as the SDKs of clouds offer it.
+"""Base class for environments that are reached by a blocking call alone, as the SDKs of clouds
+offer it.
 
 The resident runs there as in every environment; `calling_stream` carries its stream by calls.
 """
@@ -56,25 +57,30 @@ class CallingOptions(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease = LEASE
     unattended: Seconds = UNATTENDED
     login: bool = True  # take the profile there in
-    runtime: str = "auto"  # whose Python and bash: "image", "portable", a portable runtime's path, or as needed
+    # whose Python and bash: "image", "portable", a portable runtime's path, or as needed
+    runtime: str = "auto"
 
 
 class CallingBackend:
     """A kind of environment by one blocking method: `call`, which runs a script there.
 
-    A subclass names its `kind` and, where it has options of its own, a subclass of CallingOptions; the chosen ones are
-    `self.chosen`, and `self.place` is a unique name for the environment. Methods run on their own threads, also
-    concurrently. See docs/how-to/add-a-backend.md.
+    A subclass names its `kind` and, where it has options of its own, a subclass of CallingOptions;
+    the chosen ones are `self.chosen`, and `self.place` is a unique name for the environment.
+    Methods run on their own threads, also concurrently. See docs/how-to/add-a-backend.md.
     """
 
     kind: str
     options_type: ClassVar[type[CallingOptions]] = CallingOptions
     leaves_files = True
-    variables: ClassVar[tuple[str, ...]] = ()  # beginnings of names of variables that the SDK goes by
+    # beginnings of names of variables that the SDK goes by
+    variables: ClassVar[tuple[str, ...]] = ()
     notices_silence = True  # a call that takes too long counts as lost
-    longest_script: ClassVar[int] = 128_000  # characters; one argument of a program on Linux has a few more
-    longest_call: ClassVar[float] = 10.0  # seconds that a call waits for something to come from there
-    silence: ClassVar[float] = 20.0  # seconds without a call, after which a caller counts as gone there
+    # characters; one argument of a program on Linux has a few more
+    longest_script: ClassVar[int] = 128_000
+    # seconds that a call waits for something to come from there
+    longest_call: ClassVar[float] = 10.0
+    # seconds without a call, after which a caller counts as gone there
+    silence: ClassVar[float] = 20.0
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.chosen: Any = read_options(self.kind, self.options_type, options)
@@ -89,12 +95,16 @@ class CallingBackend:
     def call(self, script: str) -> tuple[str, int]:
         """Runs a shell script there to its end; returns its output and exit code.
 
-        Raise `Gone` when the environment is gone for good; any other exception counts as a broken transport.
+        Raise `Gone` when the environment is gone for good; any other exception counts as a broken
+        transport.
         """
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Cancels calls that have no waiter any more, if that is possible. Its errors are ignored."""
+        """Cancels calls that have no waiter any more, if that is possible.
+
+        Its errors are ignored.
+        """
 
     def destroy(self) -> None:
         """Removes what `create` has created."""
@@ -120,17 +130,32 @@ class CallingBackend:
         """All options, defaults filled in."""
         return msgspec.structs.asdict(self.chosen)
 
-    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
-        """Creates the environment and starts a resident there. Raises EnvironmentUnavailable, and leaves nothing."""
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
+        """Creates the environment and starts a resident there.
+
+        Raises EnvironmentUnavailable, and leaves nothing.
+        """
         chosen = self.chosen
         life = f"{id}.{secrets.token_hex(4)}"
         self.place = f"hermetic-{life.replace('.', '-')}"
         config = ResidentConfig(
-            id=life, token=token, directory="", spool=None, label=label, cwd=chosen.cwd,
-            environ=child_environment({}, extra=chosen.env), inherit=True, lease=chosen.lease,
-            unattended=chosen.unattended, login=chosen.login, login_timeout=LOGIN, guardian=True,
+            id=life,
+            token=token,
+            directory="",
+            spool=None,
+            label=label,
+            cwd=chosen.cwd,
+            environ=child_environment({}, extra=chosen.env),
+            inherit=True,
+            lease=chosen.lease,
+            unattended=chosen.unattended,
+            login=chosen.login,
+            login_timeout=LOGIN,
+            guardian=True,
             arrival=chosen.startup,
-        )  # fmt: skip
+        )
         calls = self._calls()
         try:
             async with asyncio.timeout(chosen.startup) as limit:
@@ -139,9 +164,13 @@ class CallingBackend:
         except BaseException as error:
             await calls.give_up(self.destroy, ENDING_SECONDS)
             if limit.expired():
-                raise EnvironmentUnavailable(f"{self.place} was not ready within {chosen.startup:g} s") from None
+                raise EnvironmentUnavailable(
+                    f"{self.place} was not ready within {chosen.startup:g} s"
+                ) from None
             if isinstance(error, Exception) and not isinstance(error, EnvironmentUnavailable):
-                raise EnvironmentUnavailable(f"{self.place} did not come up: {_explained(error)}") from error
+                raise EnvironmentUnavailable(
+                    f"{self.place} did not come up: {_explained(error)}"
+                ) from error
             raise
 
     async def _started(self, calls: BlockingCalls, config: ResidentConfig) -> Started:
@@ -151,7 +180,9 @@ class CallingBackend:
             return await calls.output(shell_script(text, given))
 
         size = room(self.longest_script)
-        choice = UploadChoice(self.chosen.runtime, repr(self.chosen), ask=ask, size=size, subject=self.place)
+        choice = UploadChoice(
+            self.chosen.runtime, repr(self.chosen), ask=ask, size=size, subject=self.place
+        )
         while True:
             await choice.prepare()
             try:
@@ -166,11 +197,15 @@ class CallingBackend:
         choice.remember()
         own = os.path.dirname(started.socket)
         if os.path.basename(own) != config.id:
-            raise EnvironmentUnavailable(f"{self.place}: the resident says that it is at {started.socket}")
+            raise EnvironmentUnavailable(
+                f"{self.place}: the resident says that it is at {started.socket}"
+            )
         place = {"name": self.place, "directory": own, "spool": started.spool or "", **choice.place}
         return msgspec.structs.replace(started, place=place)
 
-    async def _sent(self, calls: BlockingCalls, config: ResidentConfig, choice: UploadChoice) -> Started:
+    async def _sent(
+        self, calls: BlockingCalls, config: ResidentConfig, choice: UploadChoice
+    ) -> Started:
         """Sends the resident there in parts and starts it. Raises NotReady, NoAnswer."""
         file = _new_path(choice.place)
         whole = starting_input(build_archive(), msgspec.msgpack.encode(config))
@@ -179,7 +214,10 @@ class CallingBackend:
         return ready_in(await calls.ask(script(choice.python, START, file, BOOT)))
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
-        """A stream to the resident, carried by calls. Raises ConnectionRefusedError, Unreachable."""
+        """A stream to the resident, carried by calls.
+
+        Raises ConnectionRefusedError, Unreachable.
+        """
         self.place = record.place["name"]
         calls, times = self._calls(), (self.longest_call, self.silence)
         python, relay = record.place.get("python", "python3"), _new_path(record.place)
@@ -188,12 +226,16 @@ class CallingBackend:
         except Gone as error:
             raise ConnectionRefusedError(f"{self.place} is gone: {error}") from error
         except Exception as error:  # whatever an SDK raises
-            raise Unreachable(f"{self.place} does not answer: {_explained(error)}", environment=record.id) from error
+            raise Unreachable(
+                f"{self.place} does not answer: {_explained(error)}", environment=record.id
+            ) from error
         except asyncio.CancelledError:
             calls.tell(script(python, SAY, relay, LEAVE))
             raise
         if said != b"+":
-            raise ConnectionRefusedError(f"no resident listens in {self.place}: {said.decode('ascii', 'replace')}")
+            raise ConnectionRefusedError(
+                f"no resident listens in {self.place}: {said.decode('ascii', 'replace')}"
+            )
         return carry(calls, python, relay, room(self.longest_script))
 
     async def remove(self, record: EnvironmentRecord) -> str:
@@ -213,7 +255,9 @@ class CallingBackend:
         except Gone:
             return f"{self.place} was gone already"
         except Exception as error:
-            raise Unreachable(f"{self.place} was not removed: {_explained(error)}", environment=record.id) from error
+            raise Unreachable(
+                f"{self.place} was not removed: {_explained(error)}", environment=record.id
+            ) from error
         return f"ended process {' and '.join(pids)} in {self.place}, and removed it"
 
     def _calls(self) -> BlockingCalls:
@@ -221,7 +265,9 @@ class CallingBackend:
 
 
 def _new_path(place: Mapping[str, str]) -> str:
-    """A new path for a file there: in the directory of our runtime, which is private, or in /tmp, which all have."""
+    """A new path for a file there: in the directory of our runtime, which is private, or in /tmp,
+    which all have.
+    """
     return f"{place.get('prefix') or '/tmp'}/.hermetic-{secrets.token_hex(8)}"
 
 

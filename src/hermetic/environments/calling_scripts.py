@@ -1,7 +1,8 @@
-"""Scripts for environments that are reached by calls alone: Python code with input and output as text.
+"""Scripts for environments that are reached by calls alone: Python code with input and output as
+text.
 
-A script carries bytes as base64 in a here-document. Its answer stands between two markers, so that other output of a
-shell or an SDK does no harm.
+A script carries bytes as base64 in a here-document. Its answer stands between two markers, so that
+other output of a shell or an SDK does no harm.
 """
 
 import base64
@@ -34,7 +35,8 @@ with open(fd, "ab") as file:
 answer(b"")
 """
 
-# FILE BOOT: becomes a resident, with the compressed input in the file; answers with its readiness frame.
+# FILE BOOT: becomes a resident, with the compressed input in the file; answers with its readiness
+# frame.
 START = """\
 import io, zlib
 path, boot = sys.argv[1:]
@@ -54,9 +56,9 @@ os.wait()
 ready and answer(ready)
 """
 
-# PATH SOCKET WAIT SILENCE: a relay that is connected to the resident's socket and listens at PATH; answers "+" then.
-# It takes bytes in, and hands bytes out to a call that waits up to WAIT seconds. It exits with the resident's side, on
-# request, or after SILENCE seconds without a call.
+# PATH SOCKET WAIT SILENCE: a relay that is connected to the resident's socket and listens at PATH;
+# answers "+" then. It takes bytes in, and hands bytes out to a call that waits up to WAIT seconds.
+# It exits with the resident's side, on request, or after SILENCE seconds without a call.
 RELAY = """\
 import select, socket, time
 place, target = sys.argv[1:3]

@@ -91,7 +91,8 @@ class BlockingCalls:
 
 
 def carry(calls: BlockingCalls, python: str, relay: str, size: int) -> socket.socket:
-    """A non-blocking stream whose other end is the relay that listens there. Closing it ends the relay.
+    """A non-blocking stream whose other end is the relay that listens there. Closing it ends the
+    relay.
 
     A call runs `python` there and carries at most `size` bytes.
     """
@@ -104,10 +105,21 @@ def carry(calls: BlockingCalls, python: str, relay: str, size: int) -> socket.so
 
 
 class _Stream:
-    """The local end of a carried stream. `push` and `pull` run on threads and end when either side does."""
+    """The local end of a carried stream.
 
-    def __init__(self, calls: BlockingCalls, python: str, relay: str, end: socket.socket, size: int) -> None:
-        self._calls, self._python, self._relay, self._end, self._size = calls, python, relay, end, size
+    `push` and `pull` run on threads and end when either side does.
+    """
+
+    def __init__(
+        self, calls: BlockingCalls, python: str, relay: str, end: socket.socket, size: int
+    ) -> None:
+        self._calls, self._python, self._relay, self._end, self._size = (
+            calls,
+            python,
+            relay,
+            end,
+            size,
+        )
         self._ended = threading.Semaphore(0)
         self._is_relayed = True
 

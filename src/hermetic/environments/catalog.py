@@ -9,7 +9,18 @@ from hermetic.environments.options import choices
 from hermetic.resident.lazy import Lazy
 
 if TYPE_CHECKING:
-    from hermetic.environments import apptainer, daytona, docker, kubernetes, local, modal, plugins, sandbox, slurm, ssh
+    from hermetic.environments import (
+        apptainer,
+        daytona,
+        docker,
+        kubernetes,
+        local,
+        modal,
+        plugins,
+        sandbox,
+        slurm,
+        ssh,
+    )
 else:
     apptainer = Lazy("hermetic.environments.apptainer")
     daytona = Lazy("hermetic.environments.daytona")
@@ -48,9 +59,14 @@ def kinds() -> list[str]:
 def find(kind: str) -> type[Backend]:
     """The backend class of a kind. Raises ConfigError that names the kinds there are."""
     if not isinstance(kind, str):
-        raise ConfigError(f"the kind must be text, not {type(kind).__name__}; {choices('', kinds())}", setting="kind")
+        raise ConfigError(
+            f"the kind must be text, not {type(kind).__name__}; {choices('', kinds())}",
+            setting="kind",
+        )
     if found := KINDS.get(kind):
         return found()
     if entry := plugins.entry_points().get(kind):
         return plugins.load(entry)
-    raise ConfigError(f"unknown environment kind {kind!r}; {choices(kind, kinds())}", setting="kind")
+    raise ConfigError(
+        f"unknown environment kind {kind!r}; {choices(kind, kinds())}", setting="kind"
+    )

@@ -16,9 +16,13 @@ def missing(error: NotInstalled) -> Finding:
 
 
 async def try_program(
-    names: Sequence[str], arguments: Sequence[str], *, install: str, repair: str = "",
+    names: Sequence[str],
+    arguments: Sequence[str],
+    *,
+    install: str,
+    repair: str = "",
     environ: Mapping[str, str] | None = None,
-) -> Finding:  # fmt: skip
+) -> Finding:
     """Whether the first of these programs on PATH succeeds with these arguments.
 
     `install` is the advice if there is none, `repair` if it fails.
@@ -28,7 +32,11 @@ async def try_program(
         return Finding(state="missing", found=f"no {' or '.join(names)} on PATH", advice=install)
     code, said = await probe([path, *arguments], environ=environ)
     if code != 0:
-        return Finding(state="broken", found=said or f"{path}: exit code {code}", advice=repair or f"make {path} work")
+        return Finding(
+            state="broken",
+            found=said or f"{path}: exit code {code}",
+            advice=repair or f"make {path} work",
+        )
     return Finding(state="ok", found=" ".join(filter(None, (path, said))))
 
 

@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping
 
 from hermetic.contract.variables import is_text
 
-# Parts of a name (split at "_") that indicate a credential: GITHUB_TOKEN, PGPASSWORD, AWS_SECRET_ACCESS_KEY, APIKEY.
+# Parts of a name (split at "_") that indicate a credential: GITHUB_TOKEN, PGPASSWORD,
+# AWS_SECRET_ACCESS_KEY, APIKEY.
 _CREDENTIAL = re.compile(
     r"(?:KEY|.*API_?KEY|.*PRIVATEKEY|.*TOKEN|.*SECRET|.*PASSWORD|.*PASSWD|.*PASSPHRASE|.*CREDENTIAL)S?|CREDS?|PASS|JWT"
     r"|PAT|BEARER|WEBHOOKS?|COOKIES?|CONNSTR|SAS|AUTHORIZATION|MNEMONIC"
@@ -17,7 +18,8 @@ _CREDENTIAL_AT_END = frozenset({"AUTH", "PWD", "PW", "SK", "RK", "DSN"})
 _PHRASE = re.compile(
     r"(?:^|_)(?:CONN(?:ECTION)?_STR(?:ING)?|AUTH_CONFIG|HOOK_?URL|(?:SEED|RECOVERY|MNEMONIC)_(?:PHRASE|WORDS))$"
 )
-# A password in a value makes any variable a credential, but a proxy's: without that there is no network.
+# A password in a value makes any variable a credential, but a proxy's: without that there is no
+# network.
 _PASSWORDS = (
     re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#:@]*:([^\s/?#@]+)@"),
     # A token instead of the user: long, with letters and digits.
@@ -44,13 +46,19 @@ QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "dumb"}
 
 
 def child_environment(
-    opener: Mapping[str, str], *, passthrough: Collection[str] = (), extra: Mapping[str, str] | None = None
+    opener: Mapping[str, str],
+    *,
+    passthrough: Collection[str] = (),
+    extra: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The opener's variables without credential-like names, but with those in `passthrough`, `extra` on top."""
+    """The opener's variables without credential-like names, but with those in `passthrough`,
+    `extra` on top.
+    """
     passed = {
         name: value
         for name, value in opener.items()
-        if name in passthrough or not (is_credential(name) or name in _OF_THE_OPENER or _holds_secret(name, value))
+        if name in passthrough
+        or not (is_credential(name) or name in _OF_THE_OPENER or _holds_secret(name, value))
     }
     return {**_without_broken_text(passed), **QUIET, **(extra or {})}
 
@@ -62,7 +70,9 @@ def _holds_secret(name: str, value: str) -> bool:
 
 
 def password_in(value: str) -> str | None:
-    """The password of a URL or of a connection string: postgres://app:PASSWORD@db/x, Server=db;Password=PASSWORD."""
+    """The password of a URL or of a connection string: postgres://app:PASSWORD@db/x,
+    Server=db;Password=PASSWORD.
+    """
     found = (match for pattern in _PASSWORDS if (match := pattern.search(value)))
     match = next(found, None)
     return match[1] if match else None

@@ -27,14 +27,15 @@ class CommandOptions(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease = LEASE
     unattended: Seconds = UNATTENDED
     login: bool = True  # take the user's profile in
-    runtime: str = "auto"  # whose Python and bash: the environment's, ours, or ours where it lacks one
+    # whose Python and bash: the environment's, ours, or ours where it lacks one
+    runtime: str = "auto"
 
 
 class CommandBackend(RemoteBackend):
     """A kind of environment by one method: `command`, which returns how to run a program there.
 
-    A subclass names its `kind` and, where it has options of its own, a subclass of CommandOptions; the chosen ones are
-    `self.chosen`. See docs/how-to/add-a-backend.md.
+    A subclass names its `kind` and, where it has options of its own, a subclass of CommandOptions;
+    the chosen ones are `self.chosen`. See docs/how-to/add-a-backend.md.
     """
 
     kind: str
@@ -50,7 +51,9 @@ class CommandBackend(RemoteBackend):
         return self.kind
 
     def command(self, argv: Sequence[str]) -> Sequence[str]:
-        """The program and arguments on this machine that run `argv` in the environment, with its standard streams."""
+        """The program and arguments on this machine that run `argv` in the environment, with its
+        standard streams.
+        """
         raise NotImplementedError
 
     @property
@@ -62,12 +65,25 @@ class CommandBackend(RemoteBackend):
         """The program on this machine that runs a shell line there."""
         return list(self.command(shlex.split(line.removeprefix("exec "))))
 
-    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
         """Starts a resident there, in a directory of its own. Raises EnvironmentUnavailable."""
         chosen = self.chosen
         config = ResidentConfig(
-            id=new_resident_id(id), token=token, directory="", spool=None, label=label, cwd=chosen.cwd,
-            environ=child_environment({}, extra=chosen.env), inherit=True, lease=chosen.lease,
-            unattended=chosen.unattended, login=chosen.login, login_timeout=LOGIN, guardian=True, arrival=ANSWER,
-        )  # fmt: skip
+            id=new_resident_id(id),
+            token=token,
+            directory="",
+            spool=None,
+            label=label,
+            cwd=chosen.cwd,
+            environ=child_environment({}, extra=chosen.env),
+            inherit=True,
+            lease=chosen.lease,
+            unattended=chosen.unattended,
+            login=chosen.login,
+            login_timeout=LOGIN,
+            guardian=True,
+            arrival=ANSWER,
+        )
         return await self.start_there(config, chosen.runtime)

@@ -1,6 +1,8 @@
-"""Sandboxes of Daytona: the resident runs in one, and a terminal in raw mode carries the stream to it.
+"""Sandboxes of Daytona: the resident runs in one, and a terminal in raw mode carries the stream to
+it.
 
-The sandbox of a persistent task is stopped instead of deleted, and started again for the task's next environment.
+The sandbox of a persistent task is stopped instead of deleted, and started again for the task's
+next environment.
 """
 
 import asyncio
@@ -33,12 +35,14 @@ from hermetic.environments.options import MissingOption
 API_URL = "https://app.daytona.io/api"
 GIBIBYTE = 1 << 30
 MOST_DISK = 10  # GiB, by Daytona's limits
-SETTLED = ("stopped", "archived", "paused")  # states of a sandbox without processes, which can be started again
+# states of a sandbox without processes, which can be started again
+SETTLED = ("stopped", "archived", "paused")
 DESTROYED = ("destroyed", "destroying")
 FAILED = ("error", "build_failed")  # it stays until it is deleted
 
-# Run as `sh -c RUN sh FILE SCRIPT`: runs the script with the file as its input, and prints its output, its exit code
-# and the end of its errors. The output ends when all processes have closed it.
+# Run as `sh -c RUN sh FILE SCRIPT`: runs the script with the file as its input, and prints its
+# output, its exit code and the end of its errors. The output ends when all processes have closed
+# it.
 RUN = """\
 umask 077
 [ -e "$1" ] || : >"$1"
@@ -53,7 +57,8 @@ rm -f "$1" "$1.code" "$1.err"
 class DaytonaOptions(CloudOptions, frozen=True, kw_only=True):
     """The options of `daytona`."""
 
-    snapshot: str | None = None  # of Daytona, instead of an image; it decides the size of the sandbox
+    # of Daytona, instead of an image; it decides the size of the sandbox
+    snapshot: str | None = None
     disk_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0  # 0: the vendor's default
     name: str | None = None  # of the sandbox that keeps the files of a persistent task
     labels: dict[str, str] = msgspec.field(default_factory=dict)  # besides our own
@@ -75,31 +80,45 @@ class Daytona(CloudBackend):
         if not chosen.image and not chosen.snapshot:
             raise MissingOption(self.kind, "image", "python:3.12")
         if chosen.image and chosen.snapshot:
-            raise ConfigError("image and snapshot exclude each other; leave one out", setting="snapshot")
+            raise ConfigError(
+                "image and snapshot exclude each other; leave one out", setting="snapshot"
+            )
         if chosen.snapshot and (chosen.cpu or chosen.memory_bytes or chosen.disk_bytes):
             sizes = "cpu, memory_bytes and disk_bytes"
-            raise ConfigError(f"a snapshot decides the size of its sandboxes; leave out {sizes}", setting="snapshot")
+            raise ConfigError(
+                f"a snapshot decides the size of its sandboxes; leave out {sizes}",
+                setting="snapshot",
+            )
 
     @classmethod
     def lacking(cls) -> str:
         """A key, or a token of an organization."""
-        has_token = os.environ.get("DAYTONA_JWT_TOKEN") and os.environ.get("DAYTONA_ORGANIZATION_ID")
+        has_token = os.environ.get("DAYTONA_JWT_TOKEN") and os.environ.get(
+            "DAYTONA_ORGANIZATION_ID"
+        )
         return "" if os.environ.get("DAYTONA_API_KEY") or has_token else "DAYTONA_API_KEY"
 
     @classmethod
     @asynccontextmanager
     async def api(cls) -> "AsyncIterator[DaytonaApi]":
-        """A client of this event loop. Its settings are whole, so that no .env file of the directory adds to them."""
+        """A client of this event loop.
+
+        Its settings are whole, so that no .env file of the directory adds to them.
+        """
         sdk = await asyncio.to_thread(_sdk)
         environ = os.environ
         key = environ.get("DAYTONA_API_KEY")
         config = sdk.DaytonaConfig(
-            api_key=key, jwt_token=None if key else environ.get("DAYTONA_JWT_TOKEN"),
-            organization_id=environ.get("DAYTONA_ORGANIZATION_ID"), target=environ.get("DAYTONA_TARGET"),
-            api_url=environ.get("DAYTONA_API_URL", API_URL), **_without_events(sdk.DaytonaConfig),
-        )  # fmt: skip
+            api_key=key,
+            jwt_token=None if key else environ.get("DAYTONA_JWT_TOKEN"),
+            organization_id=environ.get("DAYTONA_ORGANIZATION_ID"),
+            target=environ.get("DAYTONA_TARGET"),
+            api_url=environ.get("DAYTONA_API_URL", API_URL),
+            **_without_events(sdk.DaytonaConfig),
+        )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of the option that turns events off
+            # of the option that turns events off
+            warnings.simplefilter("ignore", DeprecationWarning)
             client = sdk.AsyncDaytona(config)
         try:
             yield DaytonaApi(sdk, client)
@@ -111,9 +130,12 @@ class Daytona(CloudBackend):
         """By the SDK's types."""
         errors = _sdk().common.errors
         refusals = (
-            errors.DaytonaAuthenticationError, errors.DaytonaForbiddenError, errors.DaytonaConflictError,
-            errors.DaytonaBadRequestError, errors.DaytonaUnprocessableEntityError,
-        )  # fmt: skip
+            errors.DaytonaAuthenticationError,
+            errors.DaytonaForbiddenError,
+            errors.DaytonaConflictError,
+            errors.DaytonaBadRequestError,
+            errors.DaytonaUnprocessableEntityError,
+        )
         return isinstance(error, refusals)
 
     def sandbox_name(self, resident: str) -> str:
@@ -126,7 +148,8 @@ class Daytona(CloudBackend):
 def _without_events(shape: Any) -> dict[str, bool]:
     """The setting by which the SDK opens no websocket for events, where it has one.
 
-    The state of a sandbox is read by requests then. Closing that websocket while its user is cancelled leaves it open.
+    The state of a sandbox is read by requests then. Closing that websocket while its user is
+    cancelled leaves it open.
     """
     name = "use_deprecated_polling"
     return {name: True} if name in shape.model_fields else {}
@@ -166,26 +189,43 @@ class DaytonaApi:
                 await sandbox.set_labels(labels)
                 return DaytonaSandbox(self._sdk, sandbox)
         # Of a kept one only its processes end: it is stopped.
-        clock = {"auto_stop_interval": _minutes(options.idle or options.lifetime)} if new.kept_for else {
-            "auto_stop_interval": _minutes(options.idle), "auto_delete_interval": 0,
-            "ttl_minutes": _minutes(options.lifetime),
-        }  # fmt: skip
-        common = {"name": new.name, "labels": labels, "network_block_all": not options.network, **clock}
+        clock = (
+            {"auto_stop_interval": _minutes(options.idle or options.lifetime)}
+            if new.kept_for
+            else {
+                "auto_stop_interval": _minutes(options.idle),
+                "auto_delete_interval": 0,
+                "ttl_minutes": _minutes(options.lifetime),
+            }
+        )
+        common = {
+            "name": new.name,
+            "labels": labels,
+            "network_block_all": not options.network,
+            **clock,
+        }
         if options.snapshot:
             wanted = self._sdk.CreateSandboxFromSnapshotParams(snapshot=options.snapshot, **common)
         else:
             resources = self._sdk.Resources(
-                cpu=math.ceil(options.cpu) or None, memory=math.ceil(options.memory_bytes / GIBIBYTE) or None,
+                cpu=math.ceil(options.cpu) or None,
+                memory=math.ceil(options.memory_bytes / GIBIBYTE) or None,
                 disk=min(math.ceil(options.disk_bytes / GIBIBYTE), MOST_DISK) or None,
-            )  # fmt: skip
-            wanted = self._sdk.CreateSandboxFromImageParams(image=options.image, resources=resources, **common)
+            )
+            wanted = self._sdk.CreateSandboxFromImageParams(
+                image=options.image, resources=resources, **common
+            )
         try:
-            return DaytonaSandbox(self._sdk, await self._client.create(wanted, timeout=options.startup))
+            return DaytonaSandbox(
+                self._sdk, await self._client.create(wanted, timeout=options.startup)
+            )
         except self._sdk.DaytonaError as error:
             with contextlib.suppress(self._sdk.common.errors.DaytonaNotFoundError):
                 if _state(await self._client.get(new.name)) in FAILED:
                     what = options.snapshot or options.image
-                    message = f"Daytona could not start a sandbox of {what}: {error}; check that name"
+                    message = (
+                        f"Daytona could not start a sandbox of {what}: {error}; check that name"
+                    )
                     raise EnvironmentUnavailable(message) from error
             raise
 
@@ -208,8 +248,14 @@ class DaytonaApi:
 
     async def tagged(self, tags: Mapping[str, str]) -> "Sequence[DaytonaSandbox]":
         """The sandboxes with these labels that run, or failed and keep no files."""
-        found = [one async for one in self._client.list(self._sdk.ListSandboxesQuery(labels=dict(tags)))]
-        sandboxes = [await self._client.get(one.id) for one in found if _state(one) not in (*SETTLED, *DESTROYED)]
+        found = [
+            one async for one in self._client.list(self._sdk.ListSandboxesQuery(labels=dict(tags)))
+        ]
+        sandboxes = [
+            await self._client.get(one.id)
+            for one in found
+            if _state(one) not in (*SETTLED, *DESTROYED)
+        ]
         wanted = [one for one in sandboxes if _state(one) not in FAILED or KEPT not in one.labels]
         return [DaytonaSandbox(self._sdk, one) for one in wanted]
 
@@ -246,7 +292,11 @@ class DaytonaSandbox:
         code, _, errors = rest.partition("\n")
         if not code.isdigit():
             return Ran(b"", answer.result, answer.exit_code)  # no sh, or no base64
-        return Ran(base64.b64decode(output), base64.b64decode(errors).decode("utf-8", "replace").strip(), int(code))
+        return Ran(
+            base64.b64decode(output),
+            base64.b64decode(errors).decode("utf-8", "replace").strip(),
+            int(code),
+        )
 
     async def connect(self, script: str) -> "TerminalStream":
         """By a terminal whose shell becomes the script's program."""
@@ -266,12 +316,16 @@ class TerminalStream:
     size = 32 * 1024  # bytes; the daemon closes a connection that sends 64 KiB at once
 
     def __init__(self) -> None:
-        self._chunks: asyncio.Queue[bytes] = asyncio.Queue(1)  # one: a slow reader stops the websocket
+        # one: a slow reader stops the websocket
+        self._chunks: asyncio.Queue[bytes] = asyncio.Queue(1)
         self._terminal: Any = None
         self._watching: asyncio.Task[None] | None = None
 
     async def open(self, process: Any, script: str) -> None:
-        """Types the script. The space keeps it out of the shell's history. One that fails leaves no terminal."""
+        """Types the script.
+
+        The space keeps it out of the shell's history. One that fails leaves no terminal.
+        """
         name = f"hermetic-{secrets.token_hex(6)}"
         creating = asyncio.ensure_future(process.create_pty_session(name, on_data=self._chunks.put))
         try:
@@ -283,7 +337,9 @@ class TerminalStream:
             raise
 
     async def _abandon(self, creating: "asyncio.Future[Any]") -> None:
-        """Ends the terminal, also one that is not yet created: the SDK forgets it when that is cancelled."""
+        """Ends the terminal, also one that is not yet created: the SDK forgets it when that is
+        cancelled.
+        """
         with contextlib.suppress(Exception):
             async with asyncio.timeout(CLOSING_SECONDS):
                 self._terminal = await creating

@@ -1,4 +1,6 @@
-"""Containers of docker and podman: the resident is the container's main process, and its end is the container's."""
+"""Containers of docker and podman: the resident is the container's main process, and its end is the
+container's.
+"""
 
 import asyncio
 import contextlib
@@ -11,8 +13,21 @@ from typing import Any
 
 import msgspec
 
-from hermetic.contract.environment import Abandoned, EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled, State, Unreachable
+from hermetic.contract.environment import (
+    Abandoned,
+    EnvironmentRecord,
+    Finding,
+    Isolation,
+    ResidentConfig,
+    Started,
+)
+from hermetic.contract.errors import (
+    ConfigError,
+    EnvironmentUnavailable,
+    NotInstalled,
+    State,
+    Unreachable,
+)
 from hermetic.contract.limits import CONTAINER_START, LOGIN
 from hermetic.environments.bridge import BRIDGE, bridged
 from hermetic.environments.checkup import missing
@@ -61,7 +76,10 @@ NO_CONTROLLER = "this engine cannot set one on its kernel"
 WHY_NOT = {
     "disk_bytes": "this engine's storage driver cannot set one (docker: overlay2 on xfs with pquota, btrfs or zfs can)"
 }
-REACHED = {"metadata": "metadata services of a cloud", "neighbours": "other containers and the gateway"}
+REACHED = {
+    "metadata": "metadata services of a cloud",
+    "neighbours": "other containers and the gateway",
+}
 # Architectures of images that a machine runs, by `uname -m`; the first is its own.
 RUNS = {"x86_64": ("amd64", "386"), "aarch64": ("arm64", "arm")}
 LOOK_SECONDS = 6.0  # of a start, before its engine is checked
@@ -87,7 +105,8 @@ class Docker(SocketBackend):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = read_container_options(self.kind, options)
-        self._stream: socket.socket | None = None  # to a resident that was just started; the first client uses it
+        # to a resident that was just started; the first client uses it
+        self._stream: socket.socket | None = None
 
     @property
     def isolation(self) -> Isolation:
@@ -98,7 +117,9 @@ class Docker(SocketBackend):
             shared = (*shared, str(data_root()))
         notes = []
         if not options.disk_bytes:
-            notes.append("no limit on disk: what is written to the container's own files can fill the engine's disk")
+            notes.append(
+                "no limit on disk: what is written to the container's own files can fill the engine's disk"
+            )
         if options.network is not False:
             notes.append("the network is on: what this machine can reach, a command can reach")
         notes += [
@@ -110,22 +131,35 @@ class Docker(SocketBackend):
         if options.extra_args:
             notes.append(f"extra_args may have changed all of this: {' '.join(options.extra_args)}")
         return Isolation(
-            kind=self.kind, separate_files=True, separate_processes=True, separate_user=not reaches_host(options),
-            separate_network=options.network is False, shared_paths=shared, mounts=mounted_paths(options),
+            kind=self.kind,
+            separate_files=True,
+            separate_processes=True,
+            separate_user=not reaches_host(options),
+            separate_network=options.network is False,
+            shared_paths=shared,
+            mounts=mounted_paths(options),
             notes=tuple(notes),
-        )  # fmt: skip
+        )
 
-    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
-        """Starts a container whose main process is the resident. Raises EnvironmentUnavailable, ConfigError."""
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
+        """Starts a container whose main process is the resident.
+
+        Raises EnvironmentUnavailable, ConfigError.
+        """
         if self._options.persistent and not id.startswith("t-"):
-            raise ConfigError("persistent keeps the files of a task; name a task for it", setting="persistent")
+            raise ConfigError(
+                "persistent keeps the files of a task; name a task for it", setting="persistent"
+            )
         client = find_client(self.kind)
         plan = ContainerPlan(self._options, id=id, directory=directory, spool=spool)
         plan.make_directories()
         if self._options.profile is not None:
             await asyncio.to_thread(plan.resolve_profile)
         plan.profile.write_text(
-            docker_profile(may_set_uid=plan.keeps_rights and not plan.reaches_host), encoding="utf-8"
+            docker_profile(may_set_uid=plan.keeps_rights and not plan.reaches_host),
+            encoding="utf-8",
         )
         config = self._config(plan, token, label)
         hold = hold_directory(directory)
@@ -145,12 +179,28 @@ class Docker(SocketBackend):
         texts = {name: str(value) for name, value in options.env.items()}
         variables = {**home, **plan.variables, **forwarded, **texts}
         return ResidentConfig(
-            id=f"{plan.id}.{secrets.token_hex(4)}", token=token, directory=RESIDENT, spool=SPOOL, label=label,
-            spool_name=f"{SPOOL} of the container", cwd=str(options.cwd), make_cwd=True, home=HOME,
-            environ=child_environment({}, extra=variables), inherit=True,
-            lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN,
-            guardian=False, foreground=True, opener=os.geteuid(), own_cgroup=True, shared=plan.lasting, keep_path=True,
-        )  # fmt: skip
+            id=f"{plan.id}.{secrets.token_hex(4)}",
+            token=token,
+            directory=RESIDENT,
+            spool=SPOOL,
+            label=label,
+            spool_name=f"{SPOOL} of the container",
+            cwd=str(options.cwd),
+            make_cwd=True,
+            home=HOME,
+            environ=child_environment({}, extra=variables),
+            inherit=True,
+            lease=options.lease,
+            unattended=options.unattended,
+            login=options.login,
+            login_timeout=LOGIN,
+            guardian=False,
+            foreground=True,
+            opener=os.geteuid(),
+            own_cgroup=True,
+            shared=plan.lasting,
+            keep_path=True,
+        )
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """The resident's socket if this machine can reach it, else a bridge through the engine."""
@@ -159,18 +209,31 @@ class Docker(SocketBackend):
             return stream or await connect(record.socket)
         client = client_of(self.kind, record.place)
         python = record.place.get("python", "python3")
-        words = [client.program, "exec", "-i", record.place["container"], python, *PYTHON, BRIDGE, record.socket]
+        words = [
+            client.program,
+            "exec",
+            "-i",
+            record.place["container"],
+            python,
+            *PYTHON,
+            BRIDGE,
+            record.socket,
+        ]
         try:
             return await bridged(words, seconds=BRIDGE_SECONDS, environ=client.environ)
         except (EnvironmentUnavailable, FileNotFoundError) as error:
             if await self.is_gone(record):
-                raise ConnectionRefusedError(f"container {record.place['container']} is gone") from error
+                raise ConnectionRefusedError(
+                    f"container {record.place['container']} is gone"
+                ) from error
             state: State = "stalled" if isinstance(error, FileNotFoundError) else "broken"
             raise Unreachable(str(error), environment=record.id, state=state) from error
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the container has ended. Raises Unreachable when the engine does not answer."""
-        return await client_of(self.kind, record.place).state(record.place["container"]) not in ALIVE
+        return (
+            await client_of(self.kind, record.place).state(record.place["container"]) not in ALIVE
+        )
 
     async def is_paused(self, record: EnvironmentRecord) -> bool:
         """Whether the container is paused. Raises Unreachable when the engine does not answer."""
@@ -196,10 +259,14 @@ class Docker(SocketBackend):
             wrong = await client.diagnosis()
             lacking = set() if wrong is not None else await client.lacking_limits()
         if wrong is not None:
-            return Finding(state="broken", found=f"{wrong.problem}: {wrong.said}", advice=wrong.advice)
+            return Finding(
+                state="broken", found=f"{wrong.problem}: {wrong.said}", advice=wrong.advice
+            )
         if lacking:
             found = f"{client.program} answers, without limits on {', '.join(sorted(lacking))}"
-            return Finding(state="weak", found=found, advice="give the engine these cgroup controllers")
+            return Finding(
+                state="weak", found=found, advice="give the engine these cgroup controllers"
+            )
         return Finding(state="ok", found=f"{client.program} answers")
 
     @classmethod
@@ -221,15 +288,20 @@ class Podman(Docker):
 class ContainerStart:
     """One start of a container, retried without features that the engine turns out to lack."""
 
-    def __init__(self, client: EngineClient, plan: ContainerPlan, config: ResidentConfig, hold: int) -> None:
+    def __init__(
+        self, client: EngineClient, plan: ContainerPlan, config: ResidentConfig, hold: int
+    ) -> None:
         self.client, self.plan, self.config = client, plan, config
         self.hold = hold  # while the client has it open, its mounts are not removed
         self.sees_host = not client.is_elsewhere()  # the engine mounts directories of this machine
-        # Limits that its kernel cannot set; and blackhole routes if they fail, or if the engine is on another machine.
+        # Limits that its kernel cannot set; and blackhole routes if they fail, or if the engine is
+        # on another machine.
         self.without: set[str] = set() if self.sees_host else {BLACKHOLES}
         self.choice = RuntimeChoice(plan.options.runtime, f"{client.place} {plan.options.image}")
-        self.preload = ""  # the image's LD_PRELOAD, where the portable Python does not start with it
-        self.stream: socket.socket | None = None  # connected to the new resident, where this machine reaches it
+        # the image's LD_PRELOAD, where the portable Python does not start with it
+        self.preload = ""
+        # connected to the new resident, where this machine reaches it
+        self.stream: socket.socket | None = None
 
     def __repr__(self) -> str:
         return f"<ContainerStart of {self.plan.id} by {self.client.program}>"
@@ -265,7 +337,14 @@ class ContainerStart:
         words = self.plan.arguments(
             name, without=self.without, sees_host=self.sees_host, is_podman=self.client.is_podman
         )
-        words = ["run", "--interactive", "--sig-proxy=false", *words, "--entrypoint", self.choice.python]
+        words = [
+            "run",
+            "--interactive",
+            "--sig-proxy=false",
+            *words,
+            "--entrypoint",
+            self.choice.python,
+        ]
         words += [self.plan.options.image, *PYTHON, BOOT]
         environ = self.config.environ
         if self.preload:
@@ -274,10 +353,15 @@ class ContainerStart:
         fences = () if BLACKHOLES in self.without else self.plan.blackholes
         outside = os.stat("/proc/self/ns/net").st_ino
         config = msgspec.structs.replace(
-            self.config, fences=fences, outside=outside, environ=environ, bash=self.choice.bash,
-            runtime=self.choice.description, needs_ctypes=self.choice.needs_ctypes,
+            self.config,
+            fences=fences,
+            outside=outside,
+            environ=environ,
+            bash=self.choice.bash,
+            runtime=self.choice.description,
+            needs_ctypes=self.choice.needs_ctypes,
             host_socket=f"{HOST}/s" if self.sees_host else "",
-        )  # fmt: skip
+        )
         given = starting_input(build_archive(), msgspec.msgpack.encode(config))
         remembered, identity = self.choice.identity, asyncio.create_task(self._identity())
         try:
@@ -295,31 +379,55 @@ class ContainerStart:
         return await self.client.image_id(self.plan.options.image) if self.choice.identity else ""
 
     async def _started(self, name: str, words: Sequence[str], given: bytes, errors: int) -> Started:
-        async with passed_on(str(self.plan.socket_directory / "s")) if self.sees_host else contextlib.nullcontext():
+        async with (
+            passed_on(str(self.plan.socket_directory / "s"))
+            if self.sees_host
+            else contextlib.nullcontext()
+        ):
             return await start_resident(
-                self.client.run_argv(self.plan.directory, name, words), given, seconds=CONTAINER_START,
-                afterwards="is ended", environ=self.client.environ, errors=errors, passed=self.hold,
-                gently=self.client.is_podman,  # which has no daemon: the client itself makes the container
-            )  # fmt: skip
+                self.client.run_argv(self.plan.directory, name, words),
+                given,
+                seconds=CONTAINER_START,
+                afterwards="is ended",
+                environ=self.client.environ,
+                errors=errors,
+                passed=self.hold,
+                # which has no daemon: the client itself makes the container
+                gently=self.client.is_podman,
+            )
 
     async def _described(self, started: Started, name: str, said: str) -> Started:
         """The same with the socket's path, the record's fields and notes."""
         if self.choice.is_new:
             self.choice.remember(await self.client.image_id(self.plan.options.image))
-        place = {"container": name, "spec": spec_hash(self.plan.options), **self.client.place, **self.choice.place}
+        place = {
+            "container": name,
+            "spec": spec_hash(self.plan.options),
+            **self.client.place,
+            **self.choice.place,
+        }
         path = str(self.plan.socket_directory / "s")
-        # An engine in a virtual machine shows the socket here, and no process of this machine listens.
+        # An engine in a virtual machine shows the socket here, and no process of this machine
+        # listens.
         with contextlib.suppress(OSError):
             self.stream = await connect(path) if self.sees_host else None
         if self.stream is None:
             path, place = f"{RESIDENT}/s", {**place, "bridge": "exec"}
-        notes = [line.partition(" ")[2] for line in said.splitlines() if line.startswith("WARNING: ")]
+        notes = [
+            line.partition(" ")[2] for line in said.splitlines() if line.startswith("WARNING: ")
+        ]
         lacking = sorted(self.without - {BLACKHOLES})
         notes += (*self._profile_notes(), *self.plan.made)
         if self.preload and self.choice.bash:
-            notes.append(f"LD_PRELOAD={self.preload} of the image is not set: the portable bash cannot load it")
-        notes += [f"no limit on {option}: {WHY_NOT.get(option, NO_CONTROLLER)}" for option in lacking]
-        return msgspec.structs.replace(started, socket=path, place=place, notes=(*self._network_notes(), *notes))
+            notes.append(
+                f"LD_PRELOAD={self.preload} of the image is not set: the portable bash cannot load it"
+            )
+        notes += [
+            f"no limit on {option}: {WHY_NOT.get(option, NO_CONTROLLER)}" for option in lacking
+        ]
+        return msgspec.structs.replace(
+            started, socket=path, place=place, notes=(*self._network_notes(), *notes)
+        )
 
     def _network_notes(self) -> tuple[str, ...]:
         """Notes on network targets that are reachable inside."""
@@ -332,11 +440,17 @@ class ContainerStart:
     def _profile_notes(self) -> tuple[str, ...]:
         """Notes on files of the profile that are not mounted."""
         if self.plan.shown.mounts and not self.sees_host:
-            return (*self.plan.shown.notes, "the profile's files are not shown: the engine is on another machine")
+            return (
+                *self.plan.shown.notes,
+                "the profile's files are not shown: the engine is on another machine",
+            )
         return self.plan.shown.notes
 
     async def _adapt(self, error: EnvironmentUnavailable, said: str) -> None:
-        """Changes the plan for another attempt. Raises the error for the caller if none can help."""
+        """Changes the plan for another attempt.
+
+        Raises the error for the caller if none can help.
+        """
         image = self.plan.options.image
         if isinstance(error, ChangedImage):
             self.plan.attempt += 1
@@ -344,7 +458,11 @@ class ContainerStart:
             return
         if trouble := await self.client.problem():
             raise EnvironmentUnavailable(trouble) from error
-        if self.sees_host and str(self.plan.socket_directory) in said and self.plan.socket_directory.is_dir():
+        if (
+            self.sees_host
+            and str(self.plan.socket_directory) in said
+            and self.plan.socket_directory.is_dir()
+        ):
             self._go_elsewhere(error)
             return
         refused = error.error if isinstance(error, StartFailed) else ""
@@ -362,7 +480,9 @@ class ContainerStart:
             self.without.add(BLACKHOLES)
             return
         # Whether a storage driver can limit a container shows only when it is tried.
-        lacking = (await self.client.lacking_limits() | {"disk_bytes"}) & self.plan.limits - self.without
+        lacking = (
+            await self.client.lacking_limits() | {"disk_bytes"}
+        ) & self.plan.limits - self.without
         if not lacking and not await self.client.image_id(image):
             raise EnvironmentUnavailable(
                 f"the image {image!r} is not on this machine and could not be pulled; check its name and the network, "
@@ -374,7 +494,9 @@ class ContainerStart:
         self.without |= lacking
 
     async def _check_architecture(self, error: EnvironmentUnavailable) -> None:
-        """Raises EnvironmentUnavailable if the image is for machines of another architecture than this one."""
+        """Raises EnvironmentUnavailable if the image is for machines of another architecture than
+        this one.
+        """
         image, machine = self.plan.options.image, platform.machine()
         found = await self.client.image_architecture(image) if self.sees_host else ""
         if found and found not in RUNS.get(machine, (found,)):
@@ -401,11 +523,14 @@ def reason_in(said: str) -> str:
     return (wrong or lines or ["nothing"])[-1]
 
 
-async def _supervised(attempt: Coroutine[Any, Any, Started], trouble: Callable[[], Awaitable[str | None]]) -> Started:
-    """The result of the attempt. Checks every few seconds that the engine answers; a start may download an image.
+async def _supervised(
+    attempt: Coroutine[Any, Any, Started], trouble: Callable[[], Awaitable[str | None]]
+) -> Started:
+    """The result of the attempt. Checks every few seconds that the engine answers; a start may
+    download an image.
 
-    After a cancel the attempt continues for a while: an engine that is interrupted while it creates a container may
-    finish it after the cleanup. Raises NoEngine.
+    After a cancel the attempt continues for a while: an engine that is interrupted while it creates
+    a container may finish it after the cleanup. Raises NoEngine.
     """
     task = asyncio.ensure_future(attempt)
     try:

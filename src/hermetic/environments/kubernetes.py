@@ -1,7 +1,8 @@
-"""Pods of a Kubernetes cluster: the resident is the main process of a pod, and an exec carries the stream to it.
+"""Pods of a Kubernetes cluster: the resident is the main process of a pod, and an exec carries the
+stream to it.
 
-The pod ends with the resident, and by its own clock, also without any caller. What is left of an ended pod is its
-object, which `hermetic gc` deletes from any machine that has the same cluster.
+The pod ends with the resident, and by its own clock, also without any caller. What is left of an
+ended pod is its object, which `hermetic gc` deletes from any machine that has the same cluster.
 """
 
 import contextlib
@@ -15,8 +16,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hermetic.contract.environment import Abandoned, EnvironmentRecord, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, NotInstalled, Unreachable
+from hermetic.contract.environment import (
+    Abandoned,
+    EnvironmentRecord,
+    Isolation,
+    ResidentConfig,
+    Started,
+)
+from hermetic.contract.errors import (
+    ConfigError,
+    EnvironmentUnavailable,
+    ExecutionError,
+    NotInstalled,
+    Unreachable,
+)
 from hermetic.contract.limits import START as RESIDENT_START
 from hermetic.environments.clouds.backend import ID, PROXIES, ROOT, CloudBackend, Gone, Ran
 from hermetic.environments.options import MissingOption
@@ -41,10 +54,24 @@ class Kubernetes(CloudBackend):
     credentials = "the kubeconfig"
     option_shape = KubernetesOptions
     identity = (
-        "image", "cpu", "memory_bytes", "disk_bytes", "resources", "network", "credential_files", "profile",
-        "namespace", "context", "kubeconfig", "runtime_class", "node_selector", "service_account", "user", "volumes",
+        "image",
+        "cpu",
+        "memory_bytes",
+        "disk_bytes",
+        "resources",
+        "network",
+        "credential_files",
+        "profile",
+        "namespace",
+        "context",
+        "kubeconfig",
+        "runtime_class",
+        "node_selector",
+        "service_account",
+        "user",
+        "volumes",
         "pod",
-    )  # fmt: skip
+    )
     # The variables of login programs that a kubeconfig may name are those of the large clouds.
     variables = ("KUBECONFIG", "KUBERNETES_", "AWS_", "AZURE_", "CLOUDSDK_", "GOOGLE_", *PROXIES)
 
@@ -63,19 +90,29 @@ class Kubernetes(CloudBackend):
         chosen = self.chosen
         notes = []
         if chosen.runtime_class is None:
-            notes.append("a pod shares the kernel of its node; runtime_class names a sandboxed runtime")
+            notes.append(
+                "a pod shares the kernel of its node; runtime_class names a sandboxed runtime"
+            )
         if chosen.network:
-            notes.append("the network is on: what the pods of the cluster can reach, a command can reach")
+            notes.append(
+                "the network is on: what the pods of the cluster can reach, a command can reach"
+            )
         else:
-            notes.append("the network is off by a NetworkPolicy; whether the cluster enforces it is not checked")
+            notes.append(
+                "the network is off by a NetworkPolicy; whether the cluster enforces it is not checked"
+            )
         if chosen.pod:
             notes.append(f"pod may have changed all of this: {', '.join(sorted(chosen.pod))}")
         notes += [f"{path} is a volume: what is written there stays" for path in chosen.volumes]
         return Isolation(
-            kind=self.kind, separate_files=True, separate_processes=True, separate_user=True,
-            separate_network=not chosen.network, shared_paths=tuple(chosen.sync),
+            kind=self.kind,
+            separate_files=True,
+            separate_processes=True,
+            separate_user=True,
+            separate_network=not chosen.network,
+            shared_paths=tuple(chosen.sync),
             notes=(*notes, *credential_notes(chosen.credential_files)),
-        )  # fmt: skip
+        )
 
     @classmethod
     def lacking(cls) -> str:
@@ -106,22 +143,34 @@ class Kubernetes(CloudBackend):
         """By the answer of the API server."""
         return isinstance(error, ApiFailure) and error.is_refusal
 
-    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
-        """Creates a pod, or takes one of the pool. Raises EnvironmentUnavailable, and leaves nothing."""
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
+        """Creates a pod, or takes one of the pool.
+
+        Raises EnvironmentUnavailable, and leaves nothing.
+        """
         self._address.remember()
-        return await super().start(id=id, directory=directory, spool=spool, token=token, label=label)
+        return await super().start(
+            id=id, directory=directory, spool=spool, token=token, label=label
+        )
 
     def resident_config(self, id: str, token: bytes, label: str) -> ResidentConfig:
         """The resident replaces the main process."""
         config = super().resident_config(id, token, label)
-        return msgspec.structs.replace(config, foreground=True, guardian=False, own_cgroup=True, home=HOME)
+        return msgspec.structs.replace(
+            config, foreground=True, guardian=False, own_cgroup=True, home=HOME
+        )
 
     async def boot(self, sandbox: Pod, line: str, given: bytes) -> Ran:
         """As the main process of the pod."""
         return await sandbox.boot(line, given, RESIDENT_START)
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
-        """A stream to the resident. A pod whose node is lost counts as gone: the cluster deletes it."""
+        """A stream to the resident.
+
+        A pod whose node is lost counts as gone: the cluster deletes it.
+        """
         try:
             return await super().reach(record)
         except Unreachable as error:
@@ -199,7 +248,9 @@ class Address(NamedTuple):
     namespace: str | None = None
 
     def remember(self) -> None:
-        """Notes it in the runtime directory, so that `hermetic gc` finds what a killed opener leaves there."""
+        """Notes it in the runtime directory, so that `hermetic gc` finds what a killed opener
+        leaves there.
+        """
         if any(self) and self not in self.known(str(runtime_root())):
             with (runtime_root() / CLUSTERS).open("ab") as file:
                 file.write(msgspec.json.encode(self) + b"\n")
@@ -210,5 +261,7 @@ class Address(NamedTuple):
         found = [cls()] if config_path(None) is not None or IN_CLUSTER in os.environ else []
         with contextlib.suppress(OSError, msgspec.DecodeError):
             for line in Path(root, CLUSTERS).read_bytes().splitlines():
-                found.append(cls(*msgspec.json.decode(line, type=tuple[str | None, str | None, str | None])))
+                found.append(
+                    cls(*msgspec.json.decode(line, type=tuple[str | None, str | None, str | None]))
+                )
         return list(dict.fromkeys(found))

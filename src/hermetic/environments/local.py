@@ -27,15 +27,18 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     cwd: str | None = None  # None: the opener's
     env: dict[str, str] = {}  # variables besides the opener's
-    passthrough: tuple[str, ...] = ()  # names of variables to pass on although they look like credentials
+    # names of variables to pass on although they look like credentials
+    passthrough: tuple[str, ...] = ()
     home: HomeMode = (
-        "auto"  # of commands: the real one, or one for each profile; auto: the profile's where one is named
+        # of commands: the real one, or one for each profile; auto: the profile's where one is named
+        "auto"
     )
     profile: str | None = None  # a name, or a directory as a whole path
     lease: Lease = LEASE
     unattended: Seconds = UNATTENDED
     login: bool = True  # take the user's profile in
-    init_files: tuple[str, ...] = ("~/.bashrc",)  # files that a login shell reads besides the profile
+    # files that a login shell reads besides the profile
+    init_files: tuple[str, ...] = ("~/.bashrc",)
 
 
 class Local(SocketBackend):
@@ -63,18 +66,29 @@ class Local(SocketBackend):
         """None: commands change this machine."""
         return Isolation(kind=self.kind, shared_paths=("/",))
 
-    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
         """Starts a resident on this machine. Raises EnvironmentUnavailable."""
         options = self._options
         shown = {VARIABLE: options.profile} if options.profile else {}
         opener = {**at_home(os.environ, home_of(options.home, options.profile)), **shown}
         config = ResidentConfig(
-            id=new_resident_id(id), token=token, directory=directory, spool=spool, label=label,
+            id=new_resident_id(id),
+            token=token,
+            directory=directory,
+            spool=spool,
+            label=label,
             cwd=_directory(options.cwd or "."),
             environ=child_environment(opener, passthrough=options.passthrough, extra=options.env),
-            lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN,
-            guardian=True, init_files=options.init_files, keep_path=True,
-        )  # fmt: skip
+            lease=options.lease,
+            unattended=options.unattended,
+            login=options.login,
+            login_timeout=LOGIN,
+            guardian=True,
+            init_files=options.init_files,
+            keep_path=True,
+        )
         return await start_local_resident(config)
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
@@ -105,5 +119,7 @@ def _whole_path(path: str) -> str:
 def _directory(path: str) -> str:
     if not os.path.isdir(path):
         missing = "is not a directory" if os.path.exists(path) else "does not exist"
-        raise InvalidArgument(f"cwd {path!r} {missing}; give a directory that exists", argument="cwd")
+        raise InvalidArgument(
+            f"cwd {path!r} {missing}; give a directory that exists", argument="cwd"
+        )
     return path

@@ -16,7 +16,14 @@ from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.contract.limits import START
 from hermetic.environments.starting import start_resident
 from hermetic.link.archive import BOOT, build_archive, starting_input
-from hermetic.registry.host_process import comm_of, end_descendants, ended, is_resident, is_stopped, parent_of
+from hermetic.registry.host_process import (
+    comm_of,
+    end_descendants,
+    ended,
+    is_resident,
+    is_stopped,
+    parent_of,
+)
 
 GUARDIAN = "hermetic-guardian"[:15]  # as the kernel names its process
 PATIENCE = 2.0  # seconds for a resident that was asked to end
@@ -30,14 +37,18 @@ def new_resident_id(id: str) -> str:
 async def start_local_resident(config: ResidentConfig) -> Started:
     """Starts a resident on this machine. Raises EnvironmentUnavailable."""
     given = starting_input(build_archive(for_this_python=True), msgspec.msgpack.encode(config))
-    starting = asyncio.ensure_future(start_resident([_interpreter(), "-I", "-S", "-c", BOOT], given, seconds=START))
+    starting = asyncio.ensure_future(
+        start_resident([_interpreter(), "-I", "-S", "-c", BOOT], given, seconds=START)
+    )
     try:
         started = await asyncio.shield(starting)
     except asyncio.CancelledError:
         await _end_unwanted(starting)
         raise
     if Path(started.socket).parent != Path(config.directory):
-        raise EnvironmentUnavailable(f"the resident listens at {started.socket}, not in {config.directory}")
+        raise EnvironmentUnavailable(
+            f"the resident listens at {started.socket}, not in {config.directory}"
+        )
     return started
 
 
@@ -50,15 +61,22 @@ async def end_local_resident(record: EnvironmentRecord) -> str:
 
 
 async def end_listener(pid: int) -> None:
-    """Ends a resident that is known by its socket alone, and its guardian. Raises EnvironmentUnavailable."""
+    """Ends a resident that is known by its socket alone, and its guardian.
+
+    Raises EnvironmentUnavailable.
+    """
     now = time.time()
     guardian = parent_of(pid)
     if not is_resident(pid, born_before=now):
-        raise EnvironmentUnavailable(f"process {pid} listens there and is no resident of ours; end it yourself")
+        raise EnvironmentUnavailable(
+            f"process {pid} listens there and is no resident of ours; end it yourself"
+        )
     try:
         await _ensure_ended(pid, now, patience=0.0)
     except PermissionError as error:
-        raise EnvironmentUnavailable(f"process {pid} listens there and may not be ended: {error.strerror}") from error
+        raise EnvironmentUnavailable(
+            f"process {pid} listens there and may not be ended: {error.strerror}"
+        ) from error
     if guardian is not None and is_resident(guardian, born_before=now):
         await _ensure_ended(guardian, now)
 
@@ -79,9 +97,11 @@ async def _end_unwanted(starting: "asyncio.Future[Started]") -> None:
 
 
 async def _ensure_ended(pid: int, born_before: float, patience: float = PATIENCE) -> str:
-    """Returns when a resident or guardian has ended, by itself or after growing force; the text says what was done.
+    """Returns when a resident or guardian has ended, by itself or after growing force; the text
+    says what was done.
 
-    A guardian that has to be killed is killed with its descendants, which would be orphans otherwise.
+    A guardian that has to be killed is killed with its descendants, which would be orphans
+    otherwise.
     """
     done = f"process {pid} had ended"
     for number, seconds in ((0, patience), (signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)):
@@ -103,5 +123,7 @@ async def _ensure_ended(pid: int, born_before: float, patience: float = PATIENCE
 
 def _interpreter() -> str:
     if not sys.executable:
-        raise EnvironmentUnavailable("this Python does not know its own program (sys.executable); start it by its path")
+        raise EnvironmentUnavailable(
+            "this Python does not know its own program (sys.executable); start it by its path"
+        )
     return sys.executable

@@ -1,7 +1,9 @@
-"""Sandboxes of Modal: the resident runs beside the entrypoint, and an exec carries the stream to it.
+"""Sandboxes of Modal: the resident runs beside the entrypoint, and an exec carries the stream to
+it.
 
-The entrypoint ends with the resident, and the sandbox with the entrypoint, also without any caller. The files of a
-persistent task are kept as a snapshot of the file system, from which its next sandbox starts.
+The entrypoint ends with the resident, and the sandbox with the entrypoint, also without any caller.
+The files of a persistent task are kept as a snapshot of the file system, from which its next
+sandbox starts.
 """
 
 import asyncio
@@ -38,8 +40,8 @@ IMAGE_ID = "im-"  # begins the id of an image that Modal has
 
 log = logging.getLogger("hermetic")
 
-# The entrypoint, run as `sh -c ENTRYPOINT sh RESIDENT SECONDS`. The resident has so many seconds to come; its directory
-# is removed when it ends.
+# The entrypoint, run as `sh -c ENTRYPOINT sh RESIDENT SECONDS`. The resident has so many seconds to
+# come; its directory is removed when it ends.
 ENTRYPOINT = """\
 is_there() {
     for own in /tmp/hermetic-*/$1 /var/tmp/hermetic-*/run/$1 "$HOME"/.cache/hermetic/run/$1; do
@@ -58,7 +60,8 @@ class ModalOptions(CloudOptions, frozen=True, kw_only=True):
 
     gpu: str | None = None  # such as "T4" or "A100:2"
     region: str | None = None
-    create_arguments: dict[str, Any] = msgspec.field(default_factory=dict)  # further arguments of Sandbox.create
+    # further arguments of Sandbox.create
+    create_arguments: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Modal(CloudBackend):
@@ -76,7 +79,9 @@ class Modal(CloudBackend):
         if not self.chosen.image:
             raise MissingOption(self.kind, "image", "python:3.12")
         if self.chosen.lifetime > MOST_LIFETIME:
-            raise ConfigError(f"a sandbox of Modal lives for at most {MOST_LIFETIME} s", setting="lifetime")
+            raise ConfigError(
+                f"a sandbox of Modal lives for at most {MOST_LIFETIME} s", setting="lifetime"
+            )
 
     @classmethod
     def lacking(cls) -> str:
@@ -99,9 +104,13 @@ class Modal(CloudBackend):
         """By the SDK's types."""
         types = _sdk().exception
         refusals = (
-            types.AuthError, types.PermissionDeniedError, types.InvalidError, types.AlreadyExistsError,
-            types.NotFoundError, types.ImageBuildError,
-        )  # fmt: skip
+            types.AuthError,
+            types.PermissionDeniedError,
+            types.InvalidError,
+            types.AlreadyExistsError,
+            types.NotFoundError,
+            types.ImageBuildError,
+        )
         return isinstance(error, refusals)
 
 
@@ -126,20 +135,36 @@ class ModalApi:
         # The files of a kept one are saved after its resident has ended.
         words = ["sleep", "infinity"] if new.kept_for else watched
         arguments = {
-            "app": app, "name": new.name, "tags": dict(new.tags), "timeout": math.ceil(options.lifetime),
-            "block_network": not options.network, "region": options.region, "gpu": options.gpu,
-            "cpu": options.cpu or None, "memory": math.ceil(options.memory_bytes / MEBIBYTE) or None,
-            "idle_timeout": math.ceil(options.idle) or None, **options.create_arguments,
-        }  # fmt: skip
+            "app": app,
+            "name": new.name,
+            "tags": dict(new.tags),
+            "timeout": math.ceil(options.lifetime),
+            "block_network": not options.network,
+            "region": options.region,
+            "gpu": options.gpu,
+            "cpu": options.cpu or None,
+            "memory": math.ceil(options.memory_bytes / MEBIBYTE) or None,
+            "idle_timeout": math.ceil(options.idle) or None,
+            **options.create_arguments,
+        }
         snapshot = Snapshots().of(new.kept_for) if new.kept_for else None
         if snapshot is not None:
             try:
                 image = self._image(snapshot)
-                return ModalSandbox(self._sdk, await self._sdk.Sandbox.create.aio(*words, image=image, **arguments))
+                return ModalSandbox(
+                    self._sdk, await self._sdk.Sandbox.create.aio(*words, image=image, **arguments)
+                )
             except self._sdk.exception.NotFoundError as error:
-                log.warning("the files kept in %s are lost, so %s begins anew: %s", snapshot, new.name, error)
+                log.warning(
+                    "the files kept in %s are lost, so %s begins anew: %s",
+                    snapshot,
+                    new.name,
+                    error,
+                )
         image = self._image(options.image)
-        return ModalSandbox(self._sdk, await self._sdk.Sandbox.create.aio(*words, image=image, **arguments))
+        return ModalSandbox(
+            self._sdk, await self._sdk.Sandbox.create.aio(*words, image=image, **arguments)
+        )
 
     async def find(self, id: str) -> "ModalSandbox":
         """The running sandbox with this id."""
@@ -188,10 +213,14 @@ class ModalSandbox:
     async def run(self, script: str, given: bytes, seconds: float) -> Ran:
         """By an exec of its own."""
         async with asyncio.timeout(seconds):
-            process = await self._sandbox.exec.aio("sh", "-c", script, text=False, timeout=math.ceil(seconds))
+            process = await self._sandbox.exec.aio(
+                "sh", "-c", script, text=False, timeout=math.ceil(seconds)
+            )
             writing = asyncio.ensure_future(self._feed(process, given))
             try:
-                output, errors = await asyncio.gather(process.stdout.read.aio(), process.stderr.read.aio())
+                output, errors = await asyncio.gather(
+                    process.stdout.read.aio(), process.stderr.read.aio()
+                )
                 code = await process.wait.aio()
             finally:
                 writing.cancel()

@@ -25,7 +25,9 @@ class UnknownOption(ConfigError):
     def __init__(self, kind: str, name: str, valid: Iterable[str]) -> None:
         self.kind = kind
         self.valid = tuple(valid)
-        super().__init__(f"{kind!r} has no option {name!r}; {choices(name, self.valid)}", setting=name)
+        super().__init__(
+            f"{kind!r} has no option {name!r}; {choices(name, self.valid)}", setting=name
+        )
 
 
 class MissingOption(ConfigError):
@@ -54,7 +56,9 @@ def read_options(kind: str, shape: type[T], options: Mapping[str, Any]) -> T:
         return msgspec.convert({name: _plain(value) for name, value in options.items()}, shape)
     except msgspec.ValidationError as error:
         name = str(error).partition("`$.")[2].partition("`")[0].partition("[")[0]
-        raise ConfigError(f"option {name!r} of {kind!r} does not fit: {error}", setting=name) from None
+        raise ConfigError(
+            f"option {name!r} of {kind!r} does not fit: {error}", setting=name
+        ) from None
 
 
 def _plain(value: Any) -> Any:
@@ -75,13 +79,18 @@ def check_word(name: str, value: str | None) -> None:
     if value is None:
         return
     if not value or value.startswith("-") or not value.isprintable() or not is_text(value):
-        raise ConfigError(f"{name} {value!r} cannot be used; give a text that does not start with -", setting=name)
+        raise ConfigError(
+            f"{name} {value!r} cannot be used; give a text that does not start with -", setting=name
+        )
     if name in ("host", "user") and any(letter.isspace() for letter in value):
         raise ConfigError(f"{name} {value!r} has a space in it", setting=name)
 
 
 def synced_directories(pairs: Mapping[str, str]) -> dict[str, str]:
-    """The option `sync`: whole paths here, and there as the home's shell takes them. Raises ConfigError."""
+    """The option `sync`: whole paths here, and there as the home's shell takes them.
+
+    Raises ConfigError.
+    """
     found = {}
     for here, there in pairs.items():
         path = os.path.realpath(os.path.expanduser(here))

@@ -1,4 +1,6 @@
-"""Profiles: credential files, skills and caches that are mounted into environments, and the home of commands."""
+"""Profiles: credential files, skills and caches that are mounted into environments, and the home of
+commands.
+"""
 
 import hashlib
 import os
@@ -22,16 +24,37 @@ SETTINGS = "config.toml"  # the user's file
 USER_FILE = "HERMETIC_CONFIG"  # the variable that names another one
 
 SKILLS = "skills"
-CACHES = tuple(f"cache/{name}" for name in (
-    "documents", "images", "audio", "videos", "screenshots", "web", "delegation",
-))  # fmt: skip
+CACHES = tuple(
+    f"cache/{name}"
+    for name in (
+        "documents",
+        "images",
+        "audio",
+        "videos",
+        "screenshots",
+        "web",
+        "delegation",
+    )
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-# Files that give access to more than one service: settings, standing approvals, files with all keys.
-_MASTERS = frozenset({
-    "config.toml", "hermetic.toml", "approvals.toml", "decisions.jsonl", "config.yaml", "auth.json", ".env",
-    "secrets.toml", "secrets.json", "credentials.toml", "credentials.json",
-})  # fmt: skip
+# Files that give access to more than one service: settings, standing approvals, files with all
+# keys.
+_MASTERS = frozenset(
+    {
+        "config.toml",
+        "hermetic.toml",
+        "approvals.toml",
+        "decisions.jsonl",
+        "config.yaml",
+        "auth.json",
+        ".env",
+        "secrets.toml",
+        "secrets.json",
+        "credentials.toml",
+        "credentials.json",
+    }
+)
 _OTHERS = "profiles"  # a directory of the settings that holds profiles by name
 # They name directories of the real home, whatever HOME is.
 _OF_THE_HOME = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
@@ -55,12 +78,17 @@ def settings_directory(environ: Mapping[str, str] = os.environ) -> Path | None:
     """The directory of the user's settings, which may not exist; None if no variable names it."""
     if named := environ.get(USER_FILE):
         return Path(named).expanduser().absolute().parent
-    base = environ.get("XDG_CONFIG_HOME") or (f"{environ['HOME']}/.config" if environ.get("HOME") else "")
+    base = environ.get("XDG_CONFIG_HOME") or (
+        f"{environ['HOME']}/.config" if environ.get("HOME") else ""
+    )
     return Path(base, "hermetic") if base else None
 
 
 def data_directory() -> Path:
-    """Directory for files that outlive environments: HERMETIC_DATA_DIR, TERMINAL_SANDBOX_DIR, or the user's."""
+    """Directory for files that outlive environments:
+
+    HERMETIC_DATA_DIR, TERMINAL_SANDBOX_DIR, or the user's.
+    """
     if chosen := os.environ.get("HERMETIC_DATA_DIR") or os.environ.get("TERMINAL_SANDBOX_DIR"):
         return Path(chosen).expanduser().absolute()
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share", "hermetic")
@@ -78,25 +106,41 @@ def _directory(profile: str | None) -> str:
         return os.path.realpath(os.path.expanduser(profile))
     if profile is not None and not _NAME.fullmatch(profile):
         raise ConfigError(
-            f"profile {profile!r} is no name; give one such as work, or a directory as a whole path", setting="profile"
+            f"profile {profile!r} is no name; give one such as work, or a directory as a whole path",
+            setting="profile",
         )
     if settings is None:
-        raise ConfigError(f"nothing says where settings lie; set HOME or {USER_FILE}", setting="profile")
-    return os.path.realpath(settings if profile in (None, DEFAULT) else settings / _OTHERS / str(profile))
+        raise ConfigError(
+            f"nothing says where settings lie; set HOME or {USER_FILE}", setting="profile"
+        )
+    return os.path.realpath(
+        settings if profile in (None, DEFAULT) else settings / _OTHERS / str(profile)
+    )
 
 
 def name_of(directory: str | None) -> str:
-    """The profile's name: "default", a name below `profiles`, or "custom" for any other directory."""
+    """The profile's name:
+
+    "default", a name below `profiles`, or "custom" for any other directory.
+    """
     settings = settings_directory()
     if directory is None or (settings is not None and directory == os.path.realpath(settings)):
         return DEFAULT
-    by_name = settings is not None and os.path.dirname(directory) == os.path.realpath(settings / _OTHERS)
+    by_name = settings is not None and os.path.dirname(directory) == os.path.realpath(
+        settings / _OTHERS
+    )
     return os.path.basename(directory) if by_name else "custom"
 
 
 def _checked(path: str) -> str:
     parts = Path(path).parts
-    if not parts or path.startswith(("/", "~")) or ".." in parts or "\0" in path or not is_text(path):
+    if (
+        not parts
+        or path.startswith(("/", "~"))
+        or ".." in parts
+        or "\0" in path
+        or not is_text(path)
+    ):
         raise ConfigError(
             f"credential_files holds {path!r}; give paths inside the profile's directory, such as tokens/mail.json",
             setting="credential_files",
@@ -113,7 +157,9 @@ def _check_target(directory: str, path: str) -> None:
             f"credential_files: {path} leads out of {directory}, to {real}; copy the file there",
             setting="credential_files",
         )
-    _check_purpose(path, Path(os.path.relpath(real, directory)).parts, is_settings=_is_settings_file(real))
+    _check_purpose(
+        path, Path(os.path.relpath(real, directory)).parts, is_settings=_is_settings_file(real)
+    )
 
 
 def _check_purpose(path: str, parts: Sequence[str], *, is_settings: bool = False) -> None:
@@ -137,19 +183,28 @@ def _is_settings_file(path: str) -> bool:
 def resolve_mounts(chosen: SelectedProfile, copies: Path) -> ProfileMounts:
     """The mounts of a profile at this moment, with notes on missing files. Raises ConfigError.
 
-    Skills that contain links are mounted as a copy without them, which is made in the directory `copies`.
+    Skills that contain links are mounted as a copy without them, which is made in the directory
+    `copies`.
     """
     if chosen.directory is None:
         return ProfileMounts()
     mounts: list[tuple[str, str]] = []
-    notes = [] if os.path.isdir(chosen.directory) else [f"the profile {chosen.directory} does not exist"]
+    notes = (
+        []
+        if os.path.isdir(chosen.directory)
+        else [f"the profile {chosen.directory} does not exist"]
+    )
     for path in chosen.credential_files:
         _check_target(chosen.directory, path)  # it may have changed since it was named
         whole = os.path.realpath(os.path.join(chosen.directory, path))
         if os.path.isfile(whole):
             mounts.append((whole, path))
         else:
-            why = "it is no file" if os.path.exists(whole) else f"it does not exist in {chosen.directory}"
+            why = (
+                "it is no file"
+                if os.path.exists(whole)
+                else f"it does not exist in {chosen.directory}"
+            )
             notes.append(f"credential file {path} is not shown: {why}")
     for path in (SKILLS, *CACHES):
         try:
@@ -167,13 +222,21 @@ def unsent_notes(chosen: SelectedProfile) -> tuple[str, ...]:
     where = chosen.directory or ""
     for path in chosen.credential_files:
         _check_target(where, path)
-    missing = [path for path in chosen.credential_files if not os.path.isfile(os.path.join(where, path))]
-    return tuple(f"credential file {path} is not sent: there is no such file in {where}" for path in missing)
+    missing = [
+        path for path in chosen.credential_files if not os.path.isfile(os.path.join(where, path))
+    ]
+    return tuple(
+        f"credential file {path} is not sent: there is no such file in {where}" for path in missing
+    )
 
 
 def credential_notes(credential_files: Sequence[str]) -> tuple[str, ...]:
     """The note of `env.isolation` on credential files."""
-    return (f"commands can read these credential files: {', '.join(credential_files)}",) if credential_files else ()
+    return (
+        (f"commands can read these credential files: {', '.join(credential_files)}",)
+        if credential_files
+        else ()
+    )
 
 
 def _folder(directory: str, path: str, copies: Path) -> Iterator[tuple[str, str]]:
@@ -191,7 +254,9 @@ def _folder(directory: str, path: str, copies: Path) -> Iterator[tuple[str, str]
 
 def _has_links(folder: str) -> bool:
     return any(
-        os.path.islink(os.path.join(at, name)) for at, folders, names in _walk(folder) for name in folders + names
+        os.path.islink(os.path.join(at, name))
+        for at, folders, names in _walk(folder)
+        for name in folders + names
     )
 
 
@@ -203,12 +268,18 @@ def _walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def copy_without_links(source: str, target: str) -> None:
-    """Copies a tree; of links only those that stay inside. Raises OSError and leaves nothing then."""
+    """Copies a tree; of links only those that stay inside.
+
+    Raises OSError and leaves nothing then.
+    """
     try:
         for at, folders, names in _walk(source):
             there = os.path.join(target, os.path.relpath(at, source))
             os.makedirs(there, mode=0o755, exist_ok=True)
-            for name in (*names, *(folder for folder in folders if os.path.islink(os.path.join(at, folder)))):
+            for name in (
+                *names,
+                *(folder for folder in folders if os.path.islink(os.path.join(at, folder))),
+            ):
                 _copy(os.path.join(at, name), os.path.join(there, name), source)
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
@@ -222,12 +293,17 @@ def _copy(path: str, target: str, root: str) -> None:
         return
     leads = os.readlink(path)
     steps = os.path.normpath(os.path.join(os.path.dirname(path), leads))
-    if not os.path.isabs(leads) and all(lies_in(end, root) for end in (steps, os.path.realpath(path))):
+    if not os.path.isabs(leads) and all(
+        lies_in(end, root) for end in (steps, os.path.realpath(path))
+    ):
         os.symlink(leads, target)
 
 
 def home_of(mode: HomeMode, profile: str | None) -> str | None:
-    """The home directory of a profile's commands, made where it is missing; None: the real one. Raises ConfigError."""
+    """The home directory of a profile's commands, made where it is missing; None: the real one.
+
+    Raises ConfigError.
+    """
     if mode == "real" or (mode == "auto" and profile is None):
         return None
     name = _home_name(_directory(profile), _directory(None))
@@ -240,11 +316,16 @@ def _home_name(directory: str, settings: str) -> str:
         return DEFAULT
     name = os.path.basename(directory)
     is_by_name = directory == os.path.join(settings, _OTHERS, name)
-    return name if is_by_name else f"{name}-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:12]}"
+    return (
+        name if is_by_name else f"{name}-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:12]}"
+    )
 
 
 def at_home(environ: Mapping[str, str], home: str | None) -> dict[str, str]:
     """The variables with another HOME, without those that name directories of the real one."""
     if home is None:
         return dict(environ)
-    return {**{name: value for name, value in environ.items() if name not in _OF_THE_HOME}, "HOME": home}
+    return {
+        **{name: value for name, value in environ.items() if name not in _OF_THE_HOME},
+        "HOME": home,
+    }

@@ -1,7 +1,7 @@
 """Base of kinds whose resident lives beyond a program that runs a shell line there, such as ssh.
 
-All such calls run Python code there: the environment's own Python, or that of the portable runtime, which is uploaded
-where the environment lacks a fitting Python or bash.
+All such calls run Python code there: the environment's own Python, or that of the portable runtime,
+which is uploaded where the environment lacks a fitting Python or bash.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ sys.argv[1:] = [os.fsdecode(bytes.fromhex(word)) for word in sys.argv[1:]]
 os.write(1, {MARK!r})
 """
 
-# Run there as `python3 -I -S -c REMOVE DIRECTORY SPOOL PID…`: returns when the resident and its guardian have
-# ended, by themselves or after growing force, and their files are removed.
+# Run there as `python3 -I -S -c REMOVE DIRECTORY SPOOL PID…`: returns when the resident and its
+# guardian have ended, by themselves or after growing force, and their files are removed.
 REMOVE = """\
 import os, signal, sys, time
 directory, spool = sys.argv[1:3]
@@ -75,8 +75,8 @@ if spool and os.path.isdir(spool):
     os.rmdir(spool)
 """
 
-# Run there as `python3 -I -S -c IS_ALIVE PID AGE`. A process that is younger than the environment has only its number;
-# a minute is for clocks that run unevenly.
+# Run there as `python3 -I -S -c IS_ALIVE PID AGE`. A process that is younger than the environment
+# has only its number; a minute is for clocks that run unevenly.
 ENDED_CODE = 98
 IS_ALIVE = f"""\
 import os, sys
@@ -119,8 +119,15 @@ class RemoteBackend(SocketBackend):
         return dict(os.environ)
 
     def explained(self, error: EnvironmentUnavailable, *, may_pass: bool) -> EnvironmentUnavailable:
-        """An error that says what to do; Unreachable if a retry may help. `may_pass` is for unknown errors."""
-        return Unreachable(f"{self}: {error}") if may_pass else EnvironmentUnavailable(f"{self}: {error}")
+        """An error that says what to do; Unreachable if a retry may help.
+
+        `may_pass` is for unknown errors.
+        """
+        return (
+            Unreachable(f"{self}: {error}")
+            if may_pass
+            else EnvironmentUnavailable(f"{self}: {error}")
+        )
 
     # -- for subclasses
     async def start_there(self, config: ResidentConfig, runtime: str) -> Started:
@@ -134,9 +141,13 @@ class RemoteBackend(SocketBackend):
                 await choice.prepare()
             except CallFailed as error:
                 if error.exit_code in NO_SHELL_CODES:
-                    raise EnvironmentUnavailable(f"{self}: no shell can be started there; {ADVICE}. {error}") from error
+                    raise EnvironmentUnavailable(
+                        f"{self}: no shell can be started there; {ADVICE}. {error}"
+                    ) from error
                 raise self.explained(error, may_pass=True) from error
-            given = starting_input(build_archive(), msgspec.msgpack.encode(choice.configured(config)))
+            given = starting_input(
+                build_archive(), msgspec.msgpack.encode(choice.configured(config))
+            )
             try:
                 started = await self.boot(python_line(BOOT, python=choice.python), given)
                 break
@@ -145,8 +156,12 @@ class RemoteBackend(SocketBackend):
                     raise self.explained(error, may_pass=False) from error
         choice.remember()
         own = os.path.dirname(started.socket)
-        if os.path.basename(own) != config.id or (started.spool and os.path.basename(started.spool) != config.id):
-            raise EnvironmentUnavailable(f"{self}: the resident says that it is at {started.socket}")
+        if os.path.basename(own) != config.id or (
+            started.spool and os.path.basename(started.spool) != config.id
+        ):
+            raise EnvironmentUnavailable(
+                f"{self}: the resident says that it is at {started.socket}"
+            )
         place = {"directory": own, "spool": started.spool or "", **choice.place}
         return msgspec.structs.replace(started, place=place)
 
@@ -159,7 +174,9 @@ class RemoteBackend(SocketBackend):
         text = script.encode()
         # The script is the beginning of the input, so that no login shell has to quote it.
         argv = self.line_argv(f"exec sh -c 'eval \"$(dd bs=1 count={len(text)} 2>/dev/null)\"'")
-        return (await self._run(argv, seconds=UPLOAD_SECONDS, given=text + given)).decode("utf-8", "replace")
+        return (await self._run(argv, seconds=UPLOAD_SECONDS, given=text + given)).decode(
+            "utf-8", "replace"
+        )
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A stream to the resident's socket there."""
@@ -168,17 +185,23 @@ class RemoteBackend(SocketBackend):
             return await bridged(call, seconds=ANSWER, environ=self.environ(), after=MARK)
         except EnvironmentUnavailable as error:
             raise self.explained(error, may_pass=True) from error
-        except FileNotFoundError as error:  # perhaps only the file was removed: the resident makes it anew
+        # perhaps only the file was removed: the resident makes it anew
+        except FileNotFoundError as error:
             if await self.is_gone(record):
                 raise ConnectionRefusedError(f"process {record.pid} there has ended") from error
             message = f"{self}: process {record.pid} lives there, and its socket has no name"
             raise Unreachable(message, environment=record.id, state="stalled") from error
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
-        """Whether the resident's process there has ended. Raises Unreachable when there is no answer."""
+        """Whether the resident's process there has ended.
+
+        Raises Unreachable when there is no answer.
+        """
         age = max(0.0, time.time() - record.created)
         try:
-            await self._run(self._call(record.place, IS_ALIVE, str(record.pid), f"{age:.0f}"), seconds=ANSWER)
+            await self._run(
+                self._call(record.place, IS_ALIVE, str(record.pid), f"{age:.0f}"), seconds=ANSWER
+            )
         except EnvironmentUnavailable as error:
             if isinstance(error, CallFailed) and error.exit_code == ENDED_CODE:
                 return True
@@ -186,15 +209,22 @@ class RemoteBackend(SocketBackend):
         return False
 
     async def remove(self, record: EnvironmentRecord) -> str:
-        """Returns when the resident and its files are gone. Raises Unreachable; then its lease ends it."""
+        """Returns when the resident and its files are gone.
+
+        Raises Unreachable; then its lease ends it.
+        """
         pids = [str(pid) for pid in (record.pid, record.guardian) if pid is not None]
         place = record.place
         for path in filter(None, (place["directory"], place["spool"])):
             check_own(record, path, is_own_directory(record, path))
         try:
-            await self._run(self._call(place, REMOVE, place["directory"], place["spool"], *pids), seconds=START)
+            await self._run(
+                self._call(place, REMOVE, place["directory"], place["spool"], *pids), seconds=START
+            )
         except EnvironmentUnavailable as error:
-            raise Unreachable(f"{error}; what runs there ends with its lease", environment=record.id) from error
+            raise Unreachable(
+                f"{error}; what runs there ends with its lease", environment=record.id
+            ) from error
         return f"ended process {' and '.join(pids)} there, and removed {place['directory']}"
 
     def _call(self, place: Mapping[str, str], code: str, *arguments: str) -> list[str]:
@@ -204,9 +234,13 @@ class RemoteBackend(SocketBackend):
     async def _run(self, argv: Sequence[str], *, seconds: float, given: bytes = b"") -> bytes:
         """Runs a call to its end; its output. Raises CallFailed, EnvironmentUnavailable."""
         process = await asyncio.create_subprocess_exec(
-            *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            start_new_session=True, env=self.environ(),
-        )  # fmt: skip
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            env=self.environ(),
+        )
         try:
             async with asyncio.timeout(seconds):
                 output, said = await process.communicate(given)
@@ -222,6 +256,8 @@ class RemoteBackend(SocketBackend):
 
 
 def python_line(code: str, *arguments: str, python: str) -> str:
-    """A line for any login shell that runs code by that Python there; NO_PYTHON_CODE where it is missing."""
+    """A line for any login shell that runs code by that Python there; NO_PYTHON_CODE where it is
+    missing.
+    """
     words = [os.fsencode(word).hex() for word in (_BEFORE + code, *arguments)]
     return " ".join([_THERE % (python, python), *words])

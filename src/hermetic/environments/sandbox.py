@@ -13,8 +13,20 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument, NotInstalled, Unsupported
+from hermetic.contract.environment import (
+    EnvironmentRecord,
+    Finding,
+    Isolation,
+    ResidentConfig,
+    Started,
+)
+from hermetic.contract.errors import (
+    ConfigError,
+    EnvironmentUnavailable,
+    InvalidArgument,
+    NotInstalled,
+    Unsupported,
+)
 from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.checkup import missing, probe
@@ -51,7 +63,13 @@ from hermetic.environments.isolation.workspace import (
 )
 from hermetic.environments.options import Lease, Seconds, read_options
 from hermetic.environments.profile import INSIDE as INSIDE_HOME
-from hermetic.environments.profile import VARIABLE, ProfileMounts, credential_notes, resolve_mounts, select_profile
+from hermetic.environments.profile import (
+    VARIABLE,
+    ProfileMounts,
+    credential_notes,
+    resolve_mounts,
+    select_profile,
+)
 from hermetic.environments.runtime.choice import RuntimeChoice
 from hermetic.environments.starting import start_resident
 from hermetic.environments.unix_socket import SocketBackend
@@ -64,14 +82,32 @@ from hermetic.registry.records import check_own, runtime_root
 LANDLOCK_CREATE_RULESET, LANDLOCK_VERSION, SCOPES_SOCKETS = 444, 1, 6
 
 DEVICES, SETTINGS, FILTER, INFO = "dev", "etc", "filter", "info"  # in the environment's directory
-PLACE = "place"  # the resident's directory, in that of the environment; the record is not visible inside
+# the resident's directory, in that of the environment; the record is not visible inside
+PLACE = "place"
 
 # Variables that name sockets of this machine, or directories that do not exist inside.
-NOT_PASSED = frozenset({
-    "SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY",
-    "XAUTHORITY", "XDG_RUNTIME_DIR", "XDG_SESSION_ID", "DOCKER_HOST", "CONTAINER_HOST", "TMPDIR", "TEMP", "TMP",
-    "HERMETIC_RUNTIME_DIR", "HERMETIC_SPOOL_DIR", "PWD", "OLDPWD",
-})  # fmt: skip
+NOT_PASSED = frozenset(
+    {
+        "SSH_AUTH_SOCK",
+        "SSH_AGENT_PID",
+        "GPG_AGENT_INFO",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "DISPLAY",
+        "WAYLAND_DISPLAY",
+        "XAUTHORITY",
+        "XDG_RUNTIME_DIR",
+        "XDG_SESSION_ID",
+        "DOCKER_HOST",
+        "CONTAINER_HOST",
+        "TMPDIR",
+        "TEMP",
+        "TMP",
+        "HERMETIC_RUNTIME_DIR",
+        "HERMETIC_SPOOL_DIR",
+        "PWD",
+        "OLDPWD",
+    }
+)
 
 Bytes = Annotated[int, msgspec.Meta(ge=64 << 20)]
 Count = Annotated[int, msgspec.Meta(ge=16)]
@@ -80,16 +116,20 @@ Count = Annotated[int, msgspec.Meta(ge=16)]
 class SandboxOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `sandbox`."""
 
-    workspace: str | None = None  # the one directory that commands may write to; None: the opener's cwd
+    # the one directory that commands may write to; None: the opener's cwd
+    workspace: str | None = None
     cwd: str | None = None  # in the workspace; None: the workspace itself
     network: bool = False
     memory_bytes: Bytes = 5 << 30  # of all processes together, files in memory included
     pids: Count = 512  # most processes and threads
-    protect: tuple[str, ...] = PROTECTED  # paths in the workspace that no command can change or make
+    # paths in the workspace that no command can change or make
+    protect: tuple[str, ...] = PROTECTED
     readable: tuple[str, ...] = ()  # more of this machine's directories to see
     credential_files: tuple[str, ...] = ()  # of the profile: mounted read-only below ~/.hermetic
-    profile: str | None = None  # profile whose files and skills are mounted: a name, or an absolute path
-    runtime: str = "auto"  # whose Python and bash: this machine's own ("image" too), "portable", or a runtime's path
+    # profile whose files and skills are mounted: a name, or an absolute path
+    profile: str | None = None
+    # whose Python and bash: this machine's own ("image" too), "portable", or a runtime's path
+    runtime: str = "auto"
     env: dict[str, str] = {}  # variables besides the opener's
     passthrough: tuple[
         str, ...
@@ -116,7 +156,8 @@ class Sandbox(SocketBackend):
     kind = "sandbox"
     option_shape = SandboxOptions
     _options: SandboxOptions
-    identity = ("credential_files", "profile")  # a task that runs with other values of these is not reused
+    # a task that runs with other values of these is not reused
+    identity = ("credential_files", "profile")
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, SandboxOptions, options)
@@ -141,12 +182,18 @@ class Sandbox(SocketBackend):
             program = find_program()
         except NotInstalled as error:
             return missing(error)
-        code, said = await probe([program, *namespaces(program, network=False), "--ro-bind", "/", "/", "true"])
+        code, said = await probe(
+            [program, *namespaces(program, network=False), "--ro-bind", "/", "/", "true"]
+        )
         if code != 0:
             advice = str(explained(EnvironmentUnavailable(said))).partition("\n")[0]
-            return Finding(state="broken", found=said or f"{program}: exit code {code}", advice=advice)
+            return Finding(
+                state="broken", found=said or f"{program}: exit code {code}", advice=advice
+            )
         defaults = SandboxOptions()
-        cgroup = make_cgroup(f"hermetic-doctor-{secrets.token_hex(4)}", memory_bytes=1 << 30, pids=defaults.pids)
+        cgroup = make_cgroup(
+            f"hermetic-doctor-{secrets.token_hex(4)}", memory_bytes=1 << 30, pids=defaults.pids
+        )
         await remove_cgroup(cgroup.directories)
         notes = limits_besides(cgroup, memory_bytes=defaults.memory_bytes, pids=defaults.pids).notes
         return Finding(state="weak" if notes else "ok", found=program, advice="; ".join(notes))
@@ -155,14 +202,21 @@ class Sandbox(SocketBackend):
     def isolation(self) -> Isolation:
         """Files, processes and network apart; the same user, the same kernel, the same disk."""
         return Isolation(
-            kind=self.kind, separate_files=True, separate_processes=True, separate_user=False,
-            separate_network=not self._options.network, shared_paths=(self._workspace,),
-            mounts=(self._workspace, *self._options.readable, *SYSTEM), notes=self._notes(),
-        )  # fmt: skip
+            kind=self.kind,
+            separate_files=True,
+            separate_processes=True,
+            separate_user=False,
+            separate_network=not self._options.network,
+            shared_paths=(self._workspace,),
+            mounts=(self._workspace, *self._options.readable, *SYSTEM),
+            notes=self._notes(),
+        )
 
     def _notes(self) -> tuple[str, ...]:
         free = unprotected(self._workspace, self._options.protect)
-        protected = ", ".join(path for path in self._options.protect if path not in free) or "nothing"
+        protected = (
+            ", ".join(path for path in self._options.protect if path not in free) or "nothing"
+        )
         notes = [
             f"no disk quota: commands can fill the disk of {self._workspace}",
             "no limit on processor time",
@@ -176,20 +230,30 @@ class Sandbox(SocketBackend):
                 "programs on this side obey it; look at it before you run git"
             )
         if self._options.network:
-            notes.append("the network is this machine's own: its ports, its neighbours and metadata services answer")
+            notes.append(
+                "the network is this machine's own: its ports, its neighbours and metadata services answer"
+            )
             if not can_keep_own_sockets():
-                notes.append("abstract sockets of this machine answer too: closing them needs Landlock of Linux 6.12")
+                notes.append(
+                    "abstract sockets of this machine answer too: closing them needs Landlock of Linux 6.12"
+                )
         if os.geteuid() == 0:
-            notes.append("opened by root: commands can read what only root may in /usr, /opt and readable")
+            notes.append(
+                "opened by root: commands can read what only root may in /usr, /opt and readable"
+            )
             if not may_mount():
-                notes.append("opened by root without the right to mount: commands can change modes in this /dev")
+                notes.append(
+                    "opened by root without the right to mount: commands can change modes in this /dev"
+                )
         return tuple(notes)
 
-    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
         """Starts a resident as the first process of a sandbox.
 
-        Raises: ConfigError and InvalidArgument for paths that do not fit, Unsupported for a limit that cannot be set,
-        EnvironmentUnavailable.
+        Raises: ConfigError and InvalidArgument for paths that do not fit, Unsupported for a limit
+        that cannot be set, EnvironmentUnavailable.
         """
         program = find_program()
         self._check_paths()
@@ -207,10 +271,16 @@ class Sandbox(SocketBackend):
                 cgroup = self._cgroup(id)
                 kept = msgspec.structs.replace(kept, cgroups=cgroup.directories)
                 limits = self._limits(cgroup)
-                bwrap = self._bwrap(program, self._view(kept, guards, cgroup, shown, choice), limits, choice)
-                given = self._given(cgroup, shown, choice, id=id, token=token, spool=spool, label=label)
+                bwrap = self._bwrap(
+                    program, self._view(kept, guards, cgroup, shown, choice), limits, choice
+                )
+                given = self._given(
+                    cgroup, shown, choice, id=id, token=token, spool=spool, label=label
+                )
                 argv = _watched(kept, bwrap)
-                said = await start_resident(argv, given, seconds=START, afterwards="stays", passed=lock)
+                said = await start_resident(
+                    argv, given, seconds=START, afterwards="stays", passed=lock
+                )
             kept = _with_processes(kept)
             return _checked(said, kept, choice, (*shown.notes, *limits.notes))
         except BaseException as error:
@@ -241,15 +311,22 @@ class Sandbox(SocketBackend):
             check_shared(path, "readable", private, is_writable=False)
         cwd = self._options.cwd or self._workspace
         if not os.path.isdir(cwd) or not lies_in(os.path.realpath(cwd), self._workspace):
-            raise InvalidArgument(f"cwd {cwd!r} is no directory in the workspace {self._workspace}", argument="cwd")
+            raise InvalidArgument(
+                f"cwd {cwd!r} is no directory in the workspace {self._workspace}", argument="cwd"
+            )
 
     def _cgroup(self, id: str) -> Cgroup:
         name = f"hermetic-{id}-{secrets.token_hex(4)}"
         return make_cgroup(name, memory_bytes=self._options.memory_bytes, pids=self._options.pids)
 
     def _limits(self, cgroup: Cgroup) -> ProcessLimits:
-        """Limits besides the cgroup. Raises Unsupported for an option that the caller set and nothing enforces."""
-        limits = limits_besides(cgroup, memory_bytes=self._options.memory_bytes, pids=self._options.pids)
+        """Limits besides the cgroup.
+
+        Raises Unsupported for an option that the caller set and nothing enforces.
+        """
+        limits = limits_besides(
+            cgroup, memory_bytes=self._options.memory_bytes, pids=self._options.pids
+        )
         if ignored := sorted(self._asked.intersection(limits.missing)):
             raise Unsupported(
                 f"nothing here can enforce {' and '.join(ignored)}: no cgroup can be made; leave it out, "
@@ -259,18 +336,34 @@ class Sandbox(SocketBackend):
         return limits
 
     def _view(
-        self, kept: SandboxFiles, guards: list[str], cgroup: Cgroup, shown: ProfileMounts, choice: RuntimeChoice
+        self,
+        kept: SandboxFiles,
+        guards: list[str],
+        cgroup: Cgroup,
+        shown: ProfileMounts,
+        choice: RuntimeChoice,
     ) -> View:
         place, settings = (os.path.join(kept.directory, name) for name in (PLACE, SETTINGS))
         os.mkdir(place, 0o700)
         os.mkdir(settings)
         Path(kept.directory, FILTER).write_bytes(bpf(may_set_uid=False))
         return View(
-            workspace=self._workspace, guards=guards, readable=self._options.readable, home=_home(),
-            network=self._options.network, settings=settings, place=place, spool=kept.spool,
-            memory_cgroup=cgroup.memory, devices=self._devices(kept.directory), memory_bytes=self._options.memory_bytes,
-            shown=[*choice.mounts, *((source, f"{_home()}/{INSIDE_HOME}/{path}") for source, path in shown.mounts)],
-        )  # fmt: skip
+            workspace=self._workspace,
+            guards=guards,
+            readable=self._options.readable,
+            home=_home(),
+            network=self._options.network,
+            settings=settings,
+            place=place,
+            spool=kept.spool,
+            memory_cgroup=cgroup.memory,
+            devices=self._devices(kept.directory),
+            memory_bytes=self._options.memory_bytes,
+            shown=[
+                *choice.mounts,
+                *((source, f"{_home()}/{INSIDE_HOME}/{path}") for source, path in shown.mounts),
+            ],
+        )
 
     def _devices(self, directory: str) -> str | None:
         if os.geteuid() != 0 or not may_mount():
@@ -279,38 +372,83 @@ class Sandbox(SocketBackend):
         os.mkdir(devices)
         return devices
 
-    def _bwrap(self, program: str, view: View, limits: ProcessLimits, choice: RuntimeChoice) -> list[str]:
+    def _bwrap(
+        self, program: str, view: View, limits: ProcessLimits, choice: RuntimeChoice
+    ) -> list[str]:
         """The command line that becomes the resident."""
         python, installation = (
-            (choice.python, None) if choice.runtime else interpreter((self._workspace, *view.readable))
+            (choice.python, None)
+            if choice.runtime
+            else interpreter((self._workspace, *view.readable))
         )
         if installation is not None:
             view = msgspec.structs.replace(view, readable=(*view.readable, installation))
         apart = namespaces(program, network=view.network)
-        argv = [program, *apart, *DESCRIPTORS, *mounts(view), "--", *limits.argv, python, "-I", "-S", "-c", BOOT]
+        argv = [
+            program,
+            *apart,
+            *DESCRIPTORS,
+            *mounts(view),
+            "--",
+            *limits.argv,
+            python,
+            "-I",
+            "-S",
+            "-c",
+            BOOT,
+        ]
         return argv if view.devices is None else with_read_only_devices(argv, view.devices)
 
     def _given(
-        self, cgroup: Cgroup, shown: ProfileMounts, choice: RuntimeChoice, *, id: str, token: bytes, spool: str | None,
+        self,
+        cgroup: Cgroup,
+        shown: ProfileMounts,
+        choice: RuntimeChoice,
+        *,
+        id: str,
+        token: bytes,
+        spool: str | None,
         label: str,
-    ) -> bytes:  # fmt: skip
+    ) -> bytes:
         """The resident's input."""
         options = self._options
-        opener = {name: value for name, value in os.environ.items() if name not in NOT_PASSED - {*options.passthrough}}
+        opener = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in NOT_PASSED - {*options.passthrough}
+        }
         told_where = {VARIABLE: f"{_home()}/{INSIDE_HOME}"} if shown.mounts else {}
-        environ = child_environment(opener, passthrough=options.passthrough, extra={**told_where, **options.env})
+        environ = child_environment(
+            opener, passthrough=options.passthrough, extra={**told_where, **options.env}
+        )
         config = ResidentConfig(
-            id=f"{id}.{secrets.token_hex(4)}", token=token, directory=INSIDE, spool=None if spool is None else SPOOL,
-            environ={**environ, "HOME": _home()}, cwd=options.cwd or self._workspace, lease=options.lease,
-            unattended=options.unattended, login=options.login, login_timeout=LOGIN, guardian=False, label=label,
-            foreground=True, own_cgroup=cgroup.memory is not None, shared=(self._workspace,),
-            keep_path=True, spool_name=spool or "", bash=choice.bash, runtime=choice.description,
+            id=f"{id}.{secrets.token_hex(4)}",
+            token=token,
+            directory=INSIDE,
+            spool=None if spool is None else SPOOL,
+            environ={**environ, "HOME": _home()},
+            cwd=options.cwd or self._workspace,
+            lease=options.lease,
+            unattended=options.unattended,
+            login=options.login,
+            login_timeout=LOGIN,
+            guardian=False,
+            label=label,
+            foreground=True,
+            own_cgroup=cgroup.memory is not None,
+            shared=(self._workspace,),
+            keep_path=True,
+            spool_name=spool or "",
+            bash=choice.bash,
+            runtime=choice.description,
             own_sockets=options.network and can_keep_own_sockets(),
-        )  # fmt: skip
+        )
         return starting_input(build_archive(), msgspec.msgpack.encode(config))
 
 
-def _checked(said: Started, kept: SandboxFiles, choice: RuntimeChoice, notes: tuple[str, ...]) -> Started:
+def _checked(
+    said: Started, kept: SandboxFiles, choice: RuntimeChoice, notes: tuple[str, ...]
+) -> Started:
     """The resident's readiness with this host's path of the socket."""
     if said.socket != f"{INSIDE}/s":
         raise EnvironmentUnavailable(f"the resident listens at {said.socket}, not in {INSIDE}")
@@ -323,24 +461,31 @@ def _checked(said: Started, kept: SandboxFiles, choice: RuntimeChoice, notes: tu
 
 
 def _watched(kept: SandboxFiles, bwrap: Sequence[str]) -> list[str]:
-    """A watchdog that runs bwrap in the sandbox's cgroups, without variables; it inherits the workspace's lock.
+    """A watchdog that runs bwrap in the sandbox's cgroups, without variables; it inherits the
+    workspace's lock.
 
-    bwrap reads its system call filter from descriptor 9 and writes the pid of its child to descriptor 7.
+    bwrap reads its system call filter from descriptor 9 and writes the pid of its child to
+    descriptor 7.
     """
     directory, lock = shlex.quote(kept.directory), shlex.quote(kept.lock)
     join = "".join(f"echo 0 >{shlex.quote(path)}/{PROCS} || exit 1; " for path in kept.cgroups)
     return watchdog_argv(
-        bwrap, directory=kept.directory, spool=kept.spool,
+        bwrap,
+        directory=kept.directory,
+        spool=kept.spool,
         join=f"{join}unset PATH LD_LIBRARY_PATH LC_ALL PWD OLDPWD SHLVL;",
         redirections=f"7>{directory}/{INFO} {PASSED}<&- 9<{directory}/{FILTER}",
         cleanup=[
-            *(_remove_cgroup(path) for path in kept.cgroups), f"if flock -xn {PASSED}; then set -- {lock}; {UNGUARD}fi"
+            *(_remove_cgroup(path) for path in kept.cgroups),
+            f"if flock -xn {PASSED}; then set -- {lock}; {UNGUARD}fi",
         ],
-    )  # fmt: skip
+    )
 
 
 def _remove_cgroup(path: str) -> str:
-    """A shell line that retries: after bwrap was killed, its processes are still ending, without an event."""
+    """A shell line that retries: after bwrap was killed, its processes are still ending, without an
+    event.
+    """
     quoted = shlex.quote(path)
     return f"tries=0; while [ -d {quoted} ] && ! rmdir {quoted} && [ $tries -lt 2000 ]; do tries=$((tries + 1)); done"
 
@@ -369,8 +514,13 @@ def _kept(record: EnvironmentRecord) -> SandboxFiles:
 
 
 def can_keep_own_sockets() -> bool:
-    """Whether Landlock can close abstract sockets of this machine, which the shared network exposes."""
-    return bool(ctypes.CDLL(None).syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION) >= SCOPES_SOCKETS)
+    """Whether Landlock can close abstract sockets of this machine, which the shared network
+    exposes.
+    """
+    return bool(
+        ctypes.CDLL(None).syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION)
+        >= SCOPES_SOCKETS
+    )
 
 
 def _home() -> str:
@@ -382,9 +532,15 @@ def _home() -> str:
 def _is_lock(path: str) -> bool:
     """Whether a path is that of some workspace's lock."""
     name = os.path.basename(path)
-    return path == str(runtime_root() / name) and name.startswith("workspace-") and name.endswith(".lock")
+    return (
+        path == str(runtime_root() / name)
+        and name.startswith("workspace-")
+        and name.endswith(".lock")
+    )
 
 
 def _lock_of(workspace: str) -> str:
     """The lock file of a workspace, shared by this user's sandboxes; no command can reach it."""
-    return str(runtime_root() / f"workspace-{hashlib.sha256(workspace.encode()).hexdigest()[:16]}.lock")
+    return str(
+        runtime_root() / f"workspace-{hashlib.sha256(workspace.encode()).hexdigest()[:16]}.lock"
+    )

@@ -1,8 +1,10 @@
-"""Jobs of a Slurm cluster: the resident is the main process of a batch job, and a step of the job carries the stream.
+"""Jobs of a Slurm cluster: the resident is the main process of a batch job, and a step of the job
+carries the stream.
 
-Only Slurm's own programs are used, and nothing has to be shared between this machine and the nodes: the resident is
-sent through a step. It runs in the foreground of the job, so the job ends with it, and `scancel`, a time limit or a
-preemption reach it as SIGTERM, upon which it ends all that it has started.
+Only Slurm's own programs are used, and nothing has to be shared between this machine and the nodes:
+the resident is sent through a step. It runs in the foreground of the job, so the job ends with it,
+and `scancel`, a time limit or a preemption reach it as SIGTERM, upon which it ends all that it has
+started.
 """
 
 import asyncio
@@ -18,7 +20,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hermetic.contract.environment import Abandoned, EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
+from hermetic.contract.environment import (
+    Abandoned,
+    EnvironmentRecord,
+    Finding,
+    Isolation,
+    ResidentConfig,
+    Started,
+)
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled, Unreachable
 from hermetic.contract.limits import LEASE, LIFETIME, LOGIN, START, UNATTENDED
 from hermetic.contract.variables import fault_of
@@ -37,16 +46,19 @@ log = logging.getLogger("hermetic")
 GIVEN_SECONDS = 120  # for the first step of a job that has begun; then it ends
 ENDING_SECONDS = 60.0  # for a cancelled job; Slurm's KillWait is 30 s unless the site sets it
 OWN_ENDING_SECONDS = 2.0  # for a job whose resident has ended
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds between two looks at a job: Slurm has no event for its states
+# seconds between two looks at a job: Slurm has no event for its states
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 NOTED_SECONDS = 2.0  # of waiting, from which on the reason is logged
 HOME = "/root"  # in a container
-NOT_STARTED = "1 | 97 | 126 | 127 | 255"  # exit codes without a resident: its own failure, no Python, no apptainer
+# exit codes without a resident: its own failure, no Python, no apptainer
+NOT_STARTED = "1 | 97 | 126 | 127 | 255"
 
 # Made by the job and by the first step, whichever is first; both are of one user.
 MAKE = 'umask 077; mkdir "$d" 2>/dev/null; [ -O "$d" ] && [ ! -L "$d" ] || exit 1; mkfifo "$d/lines" 2>/dev/null'
 
-# The batch script. It runs the lines that steps send, each with streams of its own, until one has run a resident. bash
-# runs a trap after the program that it waits for: a resident ends all that it started upon SIGTERM.
+# The batch script. It runs the lines that steps send, each with streams of its own, until one has
+# run a resident. bash runs a trap after the program that it waits for: a resident ends all that it
+# started upon SIGTERM.
 SCRIPT = f"""\
 #!/bin/bash
 {slurm_jobs.SETTLED}
@@ -67,7 +79,8 @@ while read -r -t {GIVEN_SECONDS} own line <&3; do
 done
 rm -rf "$d"
 """
-# Run in a step: sends a line to the job with its own input, and returns what that prints and how it ends.
+# Run in a step: sends a line to the job with its own input, and returns what that prints and how it
+# ends.
 BOOTED = f"""\
 {MAKE}
 mkdir "$d/$own" && mkfifo "$d/$own/in" "$d/$own/out" || exit 1
@@ -85,7 +98,9 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 class SlurmOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `slurm`. Those without a value are left to the cluster."""
 
-    image: str = ""  # run by apptainer on the node: a .sif there, docker://NAME; empty: commands run on the node itself
+    # run by apptainer on the node: a .sif there, docker://NAME; empty: commands run on the node
+    # itself
+    image: str = ""
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
@@ -109,7 +124,8 @@ class SlurmOptions(msgspec.Struct, frozen=True, kw_only=True):
     unattended: Seconds = UNATTENDED
     login: bool = True  # take the profile there in
     setup: str | None = None  # run once in the new environment's own shell
-    runtime: str = "auto"  # whose Python and bash: the node's or image's, ours, or ours where it lacks one
+    # whose Python and bash: the node's or image's, ours, or ours where it lacks one
+    runtime: str = "auto"
 
 
 class Slurm:
@@ -118,9 +134,18 @@ class Slurm:
     kind = "slurm"
     option_shape = SlurmOptions
     identity = (
-        "image", "partition", "account", "qos", "constraint", "reservation", "nodelist", "cpu", "memory_bytes", "gpus",
+        "image",
+        "partition",
+        "account",
+        "qos",
+        "constraint",
+        "reservation",
+        "nodelist",
+        "cpu",
+        "memory_bytes",
+        "gpus",
         "network",
-    )  # fmt: skip
+    )
     variables = slurm_jobs.KEPT
     leaves_files = True
     orphans = True  # a job outlives an opener that was killed
@@ -130,12 +155,24 @@ class Slurm:
         self.chosen = read_options(self.kind, SlurmOptions, options)
         if fault := fault_of(self.chosen.env):
             raise ConfigError(fault, setting="env")
-        for name in ("partition", "account", "qos", "constraint", "reservation", "nodelist", "gpus", "scratch"):
+        for name in (
+            "partition",
+            "account",
+            "qos",
+            "constraint",
+            "reservation",
+            "nodelist",
+            "gpus",
+            "scratch",
+        ):
             check_word(name, getattr(self.chosen, name))
         if not self.chosen.scratch.startswith("/"):
             raise ConfigError("scratch must be a whole path on the node", setting="scratch")
         if not self.chosen.network and not self.chosen.image:
-            raise ConfigError("network=False needs an image: the node's own network is not closed", setting="network")
+            raise ConfigError(
+                "network=False needs an image: the node's own network is not closed",
+                setting="network",
+            )
 
     @property
     def options(self) -> dict[str, Any]:
@@ -144,7 +181,9 @@ class Slurm:
 
     @property
     def isolation(self) -> Isolation:
-        """A job is a process of the user on another machine; a container separates files and processes."""
+        """A job is a process of the user on another machine; a container separates files and
+        processes.
+        """
         if not self.chosen.image:
             note = "commands run as you on a node, and change what the cluster shares with it: homes, project files"
             return Isolation(kind=self.kind, shared_paths=("/",), notes=(note,))
@@ -152,9 +191,12 @@ class Slurm:
         if self.chosen.network:
             notes.append("the network is the node's: what the node can reach, a command can reach")
         return Isolation(
-            kind=self.kind, separate_files=True, separate_processes=True, separate_network=not self.chosen.network,
+            kind=self.kind,
+            separate_files=True,
+            separate_processes=True,
+            separate_network=not self.chosen.network,
             notes=tuple(notes),
-        )  # fmt: skip
+        )
 
     @classmethod
     async def doctor(cls) -> Finding:
@@ -165,27 +207,54 @@ class Slurm:
             return missing(error)
         arguments = ("--noheader", "--format=partition %P: %D nodes, %a")
         return await try_program(
-            ("sinfo",), arguments, install="install slurm-client", environ=own_environ(),
+            ("sinfo",),
+            arguments,
+            install="install slurm-client",
+            environ=own_environ(),
             repair="check SLURM_CONF, and that slurmctld and munge are up",
-        )  # fmt: skip
+        )
 
     # -- life
-    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
-        """Submits a job and starts a resident in it. Raises EnvironmentUnavailable, and leaves no job."""
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
+        """Submits a job and starts a resident in it.
+
+        Raises EnvironmentUnavailable, and leaves no job.
+        """
         slurm_jobs.need_programs()
         chosen, tag, life = self.chosen, tag_of(runtime_root()), new_resident_id(id)
         config = ResidentConfig(
-            id=life, token=token, directory="", spool=None, label=label, cwd=chosen.cwd, make_cwd=True,
-            environ=child_environment({}, extra=chosen.env), inherit=True, lease=chosen.lease,
-            unattended=chosen.unattended, login=chosen.login, login_timeout=LOGIN, guardian=False, foreground=True,
+            id=life,
+            token=token,
+            directory="",
+            spool=None,
+            label=label,
+            cwd=chosen.cwd,
+            make_cwd=True,
+            environ=child_environment({}, extra=chosen.env),
+            inherit=True,
+            lease=chosen.lease,
+            unattended=chosen.unattended,
+            login=chosen.login,
+            login_timeout=LOGIN,
+            guardian=False,
+            foreground=True,
             arrival=START,
-        )  # fmt: skip
-        if id.startswith("t-"):  # a killed opener may have left a job; the record is locked, so that none is in use
+        )
+        # a killed opener may have left a job; the record is locked, so that none is in use
+        if id.startswith("t-"):
             await _cancel_all(tag, id)
         state = JobState("")
         try:
-            words = [f"--job-name=hermetic-{life}", f"--comment={slurm_jobs.comment(tag, id)}", *self._arguments()]
-            job = await slurm_jobs.submit(words, SCRIPT % {"prelude": chosen.prelude, "scratch": chosen.scratch})
+            words = [
+                f"--job-name=hermetic-{life}",
+                f"--comment={slurm_jobs.comment(tag, id)}",
+                *self._arguments(),
+            ]
+            job = await slurm_jobs.submit(
+                words, SCRIPT % {"prelude": chosen.prelude, "scratch": chosen.scratch}
+            )
             state = await self._running(job)
             try:
                 started = await JobNode(chosen, job, state.node).start_there(config, chosen.runtime)
@@ -196,13 +265,30 @@ class Slurm:
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(_discard(tag, id)))
             raise
-        return msgspec.structs.replace(started, place={**started.place, "job": job, "node": state.node})
+        return msgspec.structs.replace(
+            started, place={**started.place, "job": job, "node": state.node}
+        )
 
     def _arguments(self) -> Iterator[str]:
         chosen = self.chosen
-        yield from ("--nodes=1", "--ntasks=1", "--no-requeue", "--export=NONE", "--chdir=/", "--output=/dev/null")
+        yield from (
+            "--nodes=1",
+            "--ntasks=1",
+            "--no-requeue",
+            "--export=NONE",
+            "--chdir=/",
+            "--output=/dev/null",
+        )
         yield f"--time={math.ceil(chosen.lifetime / 60)}"
-        for name in ("partition", "account", "qos", "constraint", "reservation", "nodelist", "gpus"):
+        for name in (
+            "partition",
+            "account",
+            "qos",
+            "constraint",
+            "reservation",
+            "nodelist",
+            "gpus",
+        ):
             if (value := getattr(chosen, name)) is not None:
                 yield f"--{name}={value}"
         if chosen.cpu is not None:
@@ -212,12 +298,17 @@ class Slurm:
         yield from chosen.extra_args
 
     async def _running(self, job: str) -> JobState:
-        """The state of a job that has begun. Raises EnvironmentUnavailable with the reason for which it has not."""
+        """The state of a job that has begun.
+
+        Raises EnvironmentUnavailable with the reason for which it has not.
+        """
         began, pause, noted = time.monotonic(), FIRST_PAUSE, ""
         while (state := await slurm_jobs.look(job)).is_waiting:
             waited = time.monotonic() - began
             if state.reason in HOPELESS:
-                raise EnvironmentUnavailable(f"slurm: job {job} would never begin: {state.reason}; change its options")
+                raise EnvironmentUnavailable(
+                    f"slurm: job {job} would never begin: {state.reason}; change its options"
+                )
             if waited >= self.chosen.pending:
                 raise EnvironmentUnavailable(
                     f"slurm: job {job} waits since {waited:.0f} s: {state.reason}; raise the option pending, or ask "
@@ -232,7 +323,10 @@ class Slurm:
         return state
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
-        """A stream to the resident, carried by a step. ConnectionRefusedError has the state of a job that ended."""
+        """A stream to the resident, carried by a step.
+
+        ConnectionRefusedError has the state of a job that ended.
+        """
         try:
             return await self._node(record).reach(record)
         except (EnvironmentUnavailable, OSError) as error:
@@ -283,7 +377,9 @@ class Slurm:
 
 
 class JobNode(RemoteBackend):
-    """The node of a job, or the container there: a resident is started by the job itself, and reached by steps."""
+    """The node of a job, or the container there: a resident is started by the job itself, and
+    reached by steps.
+    """
 
     def __init__(self, options: SlurmOptions, job: str, node: str) -> None:
         self._options: SlurmOptions = options
@@ -298,20 +394,35 @@ class JobNode(RemoteBackend):
 
     def line_argv(self, line: str) -> list[str]:
         """A step that runs a shell line in the container, or on the node."""
-        return slurm_jobs.step(self._job, self._node, f"{self._options.prelude}\n{self._inside(line)}")
+        return slurm_jobs.step(
+            self._job, self._node, f"{self._options.prelude}\n{self._inside(line)}"
+        )
 
     async def boot(self, line: str, given: bytes) -> Started:
         """Through the batch script, so that the resident is in the foreground of the job."""
         own, inside = secrets.token_hex(4), shlex.quote(self._inside(line))
-        argv = slurm_jobs.step(self._job, self._node, f"d={self._directory} own={own} line={inside}\n{BOOTED}")
+        argv = slurm_jobs.step(
+            self._job, self._node, f"d={self._directory} own={own} line={inside}\n{BOOTED}"
+        )
         try:
             return await start_resident(
-                argv, given, seconds=START, afterwards="is ended", environ=self.environ(), after=MARK
+                argv,
+                given,
+                seconds=START,
+                afterwards="is ended",
+                environ=self.environ(),
+                after=MARK,
             )
         except StartFailed as error:
-            if self._options.image and error.exit_code in NO_SHELL_CODES and self._options.apptainer in error.stderr:
+            if (
+                self._options.image
+                and error.exit_code in NO_SHELL_CODES
+                and self._options.apptainer in error.stderr
+            ):
                 advice = "set the option apptainer to its path there, or prelude to 'module load apptainer'"
-                raise EnvironmentUnavailable(f"{self}: apptainer cannot be run; {advice}. {error}") from error
+                raise EnvironmentUnavailable(
+                    f"{self}: apptainer cannot be run; {advice}. {error}"
+                ) from error
             raise
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
@@ -324,27 +435,50 @@ class JobNode(RemoteBackend):
         return f"{self._options.scratch}/hermetic-slurm-{self._job}"
 
     def _inside(self, line: str) -> str:
-        """The line for the node's shell; its container has /tmp and the home in common with all others of the job."""
+        """The line for the node's shell; its container has /tmp and the home in common with all
+        others of the job.
+        """
         options = self._options
         if not options.image:
             return line
         work, home = f"{self._directory}/work", f"{self._directory}/home"
         words = [
-            options.apptainer, "--quiet", "exec", "--userns", "--containall", "--no-privs", "--writable-tmpfs",
-            "--no-mount", "bind-paths,sys", "--workdir", work, "--home", f"{home}:{HOME}", "--pwd", "/",
-            *(() if options.network else ("--net", "--network", "none")), *options.apptainer_args, options.image,
-            "/bin/sh", "-c", line,
-        ]  # fmt: skip
+            options.apptainer,
+            "--quiet",
+            "exec",
+            "--userns",
+            "--containall",
+            "--no-privs",
+            "--writable-tmpfs",
+            "--no-mount",
+            "bind-paths,sys",
+            "--workdir",
+            work,
+            "--home",
+            f"{home}:{HOME}",
+            "--pwd",
+            "/",
+            *(() if options.network else ("--net", "--network", "none")),
+            *options.apptainer_args,
+            options.image,
+            "/bin/sh",
+            "-c",
+            line,
+        ]
         return f"umask 077; mkdir -p {shlex.quote(work)} {shlex.quote(home)} && exec {shlex.join(words)}"
 
 
 async def _settled(job: str) -> JobState:
-    """The state of a job that may be ending; once it has ended, the final one, unless that takes too long."""
+    """The state of a job that may be ending; once it has ended, the final one, unless that takes
+    too long.
+    """
     return await _changed(job, "COMPLETING", ENDING_SECONDS)
 
 
 async def _changed(job: str, before: str, seconds: float) -> JobState:
-    """The state of a job that may be in the state `before`: the next one, unless that takes too long."""
+    """The state of a job that may be in the state `before`: the next one, unless that takes too
+    long.
+    """
     until, pause = time.monotonic() + seconds, FIRST_PAUSE
     while (state := await slurm_jobs.look(job)).state == before and time.monotonic() < until:
         await asyncio.sleep(pause)
@@ -361,5 +495,6 @@ async def _cancel_all(tag: str, id: str) -> None:
 
 async def _discard(tag: str, id: str) -> None:
     """Cancels what a failed start has submitted, also where its answer was not received."""
-    with contextlib.suppress(EnvironmentUnavailable):  # the first error is the cause; `hermetic gc` finds what is left
+    # the first error is the cause; `hermetic gc` finds what is left
+    with contextlib.suppress(EnvironmentUnavailable):
         await _cancel_all(tag, id)

@@ -1,4 +1,6 @@
-"""Slurm's own programs: submitting a job, its state in words, cancelling it, and running a line on its node."""
+"""Slurm's own programs: submitting a job, its state in words, cancelling it, and running a line on
+its node.
+"""
 
 import asyncio
 import os
@@ -15,11 +17,26 @@ ANSWER_SECONDS = 30.0  # for one of them; they retry for minutes while the contr
 FOREIGN = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_EXPORT", "PMI_", "PMIX_")
 KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS")
 # slurm.conf of Slurm's builds, of Debian before 12, and of a node that has it from its controller
-CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/usr/local/etc/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf")
+CONFIGURATIONS = (
+    "/etc/slurm/slurm.conf",
+    "/usr/local/etc/slurm.conf",
+    "/etc/slurm-llnl/slurm.conf",
+    "/run/slurm/conf",
+)
 COMMENT = "hermetic"  # the first word of the comment of our jobs
 
 # States of jobs that have not begun, that run, and that have ended, with what the last mean.
-WAITING = frozenset(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESIZING"))
+WAITING = frozenset(
+    (
+        "PENDING",
+        "CONFIGURING",
+        "REQUEUED",
+        "REQUEUE_HOLD",
+        "REQUEUE_FED",
+        "SPECIAL_EXIT",
+        "RESIZING",
+    )
+)
 RUNNING = frozenset(("RUNNING", "SUSPENDED", "SIGNALING", "STOPPED", "STAGE_OUT"))
 MEANINGS: Mapping[str, str] = {
     "BOOT_FAIL": "its node did not boot",
@@ -36,12 +53,28 @@ MEANINGS: Mapping[str, str] = {
 }
 
 # Reasons that waiting does not change.
-HOPELESS = frozenset((
-    "AccountNotAllowed", "AssocMaxCpuPerJobLimit", "AssocMaxMemPerJob", "AssocMaxWallDurationPerJobLimit",
-    "BadConstraints", "DependencyNeverSatisfied", "InvalidAccount", "InvalidQOS", "JobHeldAdmin", "JobHeldUser",
-    "PartitionInactive", "PartitionNodeLimit", "PartitionTimeLimit", "QOSMaxCpuPerJobLimit", "QOSMaxMemoryPerJob",
-    "QOSMaxWallDurationPerJobLimit", "QOSNotAllowed", "JobHoldMaxRequeue",
-))  # fmt: skip
+HOPELESS = frozenset(
+    (
+        "AccountNotAllowed",
+        "AssocMaxCpuPerJobLimit",
+        "AssocMaxMemPerJob",
+        "AssocMaxWallDurationPerJobLimit",
+        "BadConstraints",
+        "DependencyNeverSatisfied",
+        "InvalidAccount",
+        "InvalidQOS",
+        "JobHeldAdmin",
+        "JobHeldUser",
+        "PartitionInactive",
+        "PartitionNodeLimit",
+        "PartitionTimeLimit",
+        "QOSMaxCpuPerJobLimit",
+        "QOSMaxMemoryPerJob",
+        "QOSMaxWallDurationPerJobLimit",
+        "QOSNotAllowed",
+        "JobHoldMaxRequeue",
+    )
+)
 
 
 class JobState(NamedTuple):
@@ -99,11 +132,18 @@ def is_configured() -> bool:
 
 def own_environ() -> dict[str, str]:
     """The variables of Slurm's programs: the caller's, without those of a job that it may be in."""
-    return {name: value for name, value in os.environ.items() if name in KEPT or not name.startswith(FOREIGN)}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in KEPT or not name.startswith(FOREIGN)
+    }
 
 
 async def submit(arguments: Sequence[str], script: str) -> str:
-    """Submits a batch script; the id of its job. Raises EnvironmentUnavailable with Slurm's words."""
+    """Submits a batch script; the id of its job.
+
+    Raises EnvironmentUnavailable with Slurm's words.
+    """
     said = await _run(["sbatch", "--parsable", *arguments], script.encode())
     return said.strip().partition(";")[0]  # with several clusters, their name follows
 
@@ -111,11 +151,15 @@ async def submit(arguments: Sequence[str], script: str) -> str:
 async def look(job: str) -> JobState:
     """The state of a job. Raises Unreachable where the controller does not answer."""
     try:
-        said = await _run(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%N"])
+        said = await _run(
+            ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%N"]
+        )
     except CommandFailed as error:
         if "Invalid job id" in error.stderr:
             return JobState("")
-        raise Unreachable(f"Slurm does not answer; check SLURM_CONF, slurmctld and munge: {error.stderr}") from error
+        raise Unreachable(
+            f"Slurm does not answer; check SLURM_CONF, slurmctld and munge: {error.stderr}"
+        ) from error
     line = said.strip().splitlines()
     return JobState(*line[0].split("|")) if line else JobState("")
 
@@ -126,7 +170,9 @@ async def cancel(*jobs: str) -> None:
         if jobs:
             await _run(["scancel", "--quiet", *jobs])
     except CommandFailed as error:
-        raise Unreachable(f"Slurm does not answer; check SLURM_CONF, slurmctld and munge: {error.stderr}") from error
+        raise Unreachable(
+            f"Slurm does not answer; check SLURM_CONF, slurmctld and munge: {error.stderr}"
+        ) from error
 
 
 async def tagged() -> list[TaggedJob]:
@@ -134,7 +180,9 @@ async def tagged() -> list[TaggedJob]:
     try:
         said = await _run(["squeue", "--noheader", "--me", "--format=%i %k"])
     except CommandFailed as error:
-        raise Unreachable(f"Slurm does not answer; check SLURM_CONF, slurmctld and munge: {error.stderr}") from error
+        raise Unreachable(
+            f"Slurm does not answer; check SLURM_CONF, slurmctld and munge: {error.stderr}"
+        ) from error
     return [found for line in said.splitlines() if (found := TaggedJob.parse(line)) is not None]
 
 
@@ -146,16 +194,28 @@ def comment(root: str, id: str) -> str:
 def step(job: str, node: str, line: str) -> list[str]:
     """The program that runs a shell line on the node of a job, with its standard streams.
 
-    The step shares the job's resources, has none of the caller's variables, and ends with this program.
+    The step shares the job's resources, has none of the caller's variables, and ends with this
+    program.
     """
     words = [
-        "srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", "--mem=0", "--unbuffered", "--export=NONE",
-        "--quiet", "--chdir=/", "--mpi=none", *((f"--nodelist={node}",) if node else ()),
-    ]  # fmt: skip
+        "srun",
+        f"--jobid={job}",
+        "--overlap",
+        "--nodes=1",
+        "--ntasks=1",
+        "--mem=0",
+        "--unbuffered",
+        "--export=NONE",
+        "--quiet",
+        "--chdir=/",
+        "--mpi=none",
+        *((f"--nodelist={node}",) if node else ()),
+    ]
     return [*words, "/bin/sh", "-c", f"{SETTLED}; {line}"]
 
 
-# Variables of a login that Slurm does not set. Unset, HOME is known to ~ in bash, and to getent elsewhere.
+# Variables of a login that Slurm does not set. Unset, HOME is known to ~ in bash, and to getent
+# elsewhere.
 SETTLED = (
     'export PATH="${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}"; '
     'export USER="${USER:-$(id -un)}"; '
@@ -174,9 +234,13 @@ class CommandFailed(EnvironmentUnavailable):
 async def _run(argv: Sequence[str], given: bytes = b"") -> str:
     """The output of a program. Raises CommandFailed, Unreachable."""
     process = await asyncio.create_subprocess_exec(
-        *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        start_new_session=True, env=own_environ(),
-    )  # fmt: skip
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        env=own_environ(),
+    )
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             output, said = await process.communicate(given)
@@ -184,7 +248,9 @@ async def _run(argv: Sequence[str], given: bytes = b"") -> str:
         process.kill()
         await process.wait()
         if isinstance(error, TimeoutError):
-            raise Unreachable(f"{argv[0]}: no answer within {ANSWER_SECONDS:g} s; is slurmctld up?") from None
+            raise Unreachable(
+                f"{argv[0]}: no answer within {ANSWER_SECONDS:g} s; is slurmctld up?"
+            ) from None
         raise
     if process.returncode != 0:
         raise CommandFailed(argv, said.decode("utf-8", "replace").strip())

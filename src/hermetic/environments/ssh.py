@@ -1,4 +1,6 @@
-"""Another machine, reached by OpenSSH's own client: the resident lives there and outlives the connection."""
+"""Another machine, reached by OpenSSH's own client: the resident lives there and outlives the
+connection.
+"""
 
 import os
 import shutil
@@ -15,7 +17,13 @@ from hermetic.contract.variables import fault_of
 from hermetic.environments.checkup import try_program
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.local_resident import new_resident_id
-from hermetic.environments.options import Lease, Seconds, check_word, read_options, synced_directories
+from hermetic.environments.options import (
+    Lease,
+    Seconds,
+    check_word,
+    read_options,
+    synced_directories,
+)
 from hermetic.environments.profile import credential_notes, select_profile, unsent_notes
 from hermetic.environments.remote import ANSWER, RemoteBackend
 from hermetic.environments.ssh_client import Target, explain
@@ -32,8 +40,10 @@ class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
     config: str | None = None  # file of settings instead of the user's own
     settings: dict[str, str] = {}  # any of ssh_config(5), before all others
     sync: dict[str, str] = {}  # directories here → there: sent before commands, taken back at close
-    credential_files: tuple[str, ...] = ()  # of the profile: sent to ~/.hermetic there, and never back
-    profile: str | None = None  # profile whose files and skills are copied: a name, or an absolute path
+    # of the profile: sent to ~/.hermetic there, and never back
+    credential_files: tuple[str, ...] = ()
+    # profile whose files and skills are copied: a name, or an absolute path
+    profile: str | None = None
     cwd: str = "~"
     env: dict[str, str] = {}  # variables besides those of a login there
     lease: Lease = LEASE
@@ -49,9 +59,11 @@ class Ssh(RemoteBackend):
     kind = "ssh"
     option_shape = SshOptions
     _options: SshOptions
-    identity = ("host", "user", "port", "credential_files", "profile")  # a task that lives elsewhere is another one
+    # a task that lives elsewhere is another one
+    identity = ("host", "user", "port", "credential_files", "profile")
     notices_silence = True  # by ServerAliveInterval
-    answers_within = KEEPALIVE * (KEEPALIVE_TRIES + 1.0)  # ssh itself notices a broken connection first
+    # ssh itself notices a broken connection first
+    answers_within = KEEPALIVE * (KEEPALIVE_TRIES + 1.0)
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         chosen = read_options(self.kind, SshOptions, options)
@@ -61,12 +73,18 @@ class Ssh(RemoteBackend):
             check_word(name, getattr(chosen, name))
         for name, value in chosen.settings.items():
             if not name.isalnum() or "\n" in value:
-                raise ConfigError(f"{name}={value!r} is no setting of ssh; see ssh_config(5)", setting="settings")
+                raise ConfigError(
+                    f"{name}={value!r} is no setting of ssh; see ssh_config(5)", setting="settings"
+                )
         self._profile = select_profile(chosen.profile, chosen.credential_files)
         self._options = msgspec.structs.replace(
-            chosen, key=_whole(chosen.key), config=_whole(chosen.config), sync=synced_directories(chosen.sync),
-            profile=self._profile.directory, credential_files=self._profile.credential_files,
-        )  # fmt: skip
+            chosen,
+            key=_whole(chosen.key),
+            config=_whole(chosen.config),
+            sync=synced_directories(chosen.sync),
+            profile=self._profile.directory,
+            credential_files=self._profile.credential_files,
+        )
         self._target = msgspec.convert(
             {name: getattr(self._options, name) for name in Target.__struct_fields__}, Target
         )
@@ -75,30 +93,52 @@ class Ssh(RemoteBackend):
     def isolation(self) -> Isolation:
         """Another machine, unless the host's name is this one's."""
         if _is_here(self._options.host):
-            return Isolation(kind=self.kind, shared_paths=("/",), notes=("the host is this machine",))
+            return Isolation(
+                kind=self.kind, shared_paths=("/",), notes=("the host is this machine",)
+            )
         return Isolation(
-            kind=self.kind, separate_files=True, separate_processes=True, separate_user=True,
+            kind=self.kind,
+            separate_files=True,
+            separate_processes=True,
+            separate_user=True,
             shared_paths=tuple(self._options.sync),
-            notes=("commands change the host they run on", *credential_notes(self._options.credential_files)),
-        )  # fmt: skip
+            notes=(
+                "commands change the host they run on",
+                *credential_notes(self._options.credential_files),
+            ),
+        )
 
     @classmethod
     async def doctor(cls) -> Finding:
         """Checks the client; connects to no host."""
         return await try_program(("ssh",), ("-V",), install="install openssh-client")
 
-    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
-        """Starts a resident on the host, in a directory of its own there. Raises EnvironmentUnavailable."""
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
+        """Starts a resident on the host, in a directory of its own there.
+
+        Raises EnvironmentUnavailable.
+        """
         if shutil.which("ssh") is None:
             raise NotInstalled("no ssh on PATH", "install openssh-client")
         options = self._options
         config = ResidentConfig(
             id=new_resident_id(id),
-            token=token, directory="", spool=None, label=label, cwd=options.cwd,
-            environ=child_environment({}, extra=options.env), inherit=True,
-            lease=options.lease, unattended=options.unattended, login=options.login, login_timeout=LOGIN,
-            guardian=True, arrival=ANSWER,
-        )  # fmt: skip
+            token=token,
+            directory="",
+            spool=None,
+            label=label,
+            cwd=options.cwd,
+            environ=child_environment({}, extra=options.env),
+            inherit=True,
+            lease=options.lease,
+            unattended=options.unattended,
+            login=options.login,
+            login_timeout=LOGIN,
+            guardian=True,
+            arrival=ANSWER,
+        )
         started = await self.start_there(config, options.runtime)
         return msgspec.structs.replace(started, notes=unsent_notes(self._profile))
 

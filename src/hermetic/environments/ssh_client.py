@@ -24,7 +24,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return f"{name}, port {self.port}" if self.port else name
 
     def shell(self, directory: Path, line: str) -> list[str]:
-        """The command that runs a shell line on the host, over a connection with its socket in this directory."""
+        """The command that runs a shell line on the host, over a connection with its socket in this
+        directory.
+        """
         return ["ssh", *self._options(directory), "--", self.host, line]
 
     def _options(self, runtime: Path) -> list[str]:
@@ -62,36 +64,106 @@ _SETTINGS = (
 )
 
 
-# Error text of ssh or the host; whether a retry may help; its meaning; advice. The first match counts.
+# Error text of ssh or the host; whether a retry may help; its meaning; advice. The first match
+# counts.
 _MEANINGS = (
-    ("No space left on device", False, "the disk there is full", "free some space in /tmp or in the home there"),
-    ("Disk quota exceeded", False, "the disk quota there is used up", "free some space in the home there"),
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", False, "the host's key is not the one that is known",
-     "make sure that it is the right host, then remove the old key with ssh-keygen -R"),
-    ("Host key verification failed", False, "the host's key is not known",
-     "connect once by hand and look at it, or set StrictHostKeyChecking=accept-new"),
-    ("Permission denied", False, "the login was refused",
-     "check the options user and key, or with ssh-add -l that the agent has a key which the host accepts"),
-    ("Too many authentication failures", False, "the login was refused after too many keys", "name one with key"),
-    ("Bad owner or permissions", False, "ssh does not trust a settings file", "make it writable for its owner alone"),
-    ("Bad configuration option", False, "a setting is not known to ssh", "check the options settings and config"),
-    ("Can't open user config file", False, "the settings file cannot be read", "check the option config"),
-    ("Could not resolve hostname", True, "no such host is known", "check the option host, and the network"),
-    ("Connection refused", True, "no ssh server listens there", "check the option port, and that sshd runs"),
+    (
+        "No space left on device",
+        False,
+        "the disk there is full",
+        "free some space in /tmp or in the home there",
+    ),
+    (
+        "Disk quota exceeded",
+        False,
+        "the disk quota there is used up",
+        "free some space in the home there",
+    ),
+    (
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        False,
+        "the host's key is not the one that is known",
+        "make sure that it is the right host, then remove the old key with ssh-keygen -R",
+    ),
+    (
+        "Host key verification failed",
+        False,
+        "the host's key is not known",
+        "connect once by hand and look at it, or set StrictHostKeyChecking=accept-new",
+    ),
+    (
+        "Permission denied",
+        False,
+        "the login was refused",
+        "check the options user and key, or with ssh-add -l that the agent has a key which the host accepts",
+    ),
+    (
+        "Too many authentication failures",
+        False,
+        "the login was refused after too many keys",
+        "name one with key",
+    ),
+    (
+        "Bad owner or permissions",
+        False,
+        "ssh does not trust a settings file",
+        "make it writable for its owner alone",
+    ),
+    (
+        "Bad configuration option",
+        False,
+        "a setting is not known to ssh",
+        "check the options settings and config",
+    ),
+    (
+        "Can't open user config file",
+        False,
+        "the settings file cannot be read",
+        "check the option config",
+    ),
+    (
+        "Could not resolve hostname",
+        True,
+        "no such host is known",
+        "check the option host, and the network",
+    ),
+    (
+        "Connection refused",
+        True,
+        "no ssh server listens there",
+        "check the option port, and that sshd runs",
+    ),
     ("timed out", True, "the host does not answer", "check the option host, and the network"),
-    ("No route to host", True, "there is no way to the host", "check the option host, and the network"),
+    (
+        "No route to host",
+        True,
+        "there is no way to the host",
+        "check the option host, and the network",
+    ),
     ("Network is unreachable", True, "there is no network", "check the network"),
     ("no answer within", True, "the host does not answer", "check the network"),
-    ("not ready within", True, "the host does not answer in time", "check the network, and the load there"),
+    (
+        "not ready within",
+        True,
+        "the host does not answer in time",
+        "check the network, and the load there",
+    ),
     ("Connection closed", True, "the host closed the connection", "look into the log of its sshd"),
     ("Connection reset", True, "the connection was cut", "check the network"),
-)  # fmt: skip
+)
 
 
-def explain(error: EnvironmentUnavailable, target: Target, *, may_pass: bool) -> EnvironmentUnavailable:
-    """An explained error for a failed call: Unreachable if a retry may help; `may_pass` is for unknown errors."""
+def explain(
+    error: EnvironmentUnavailable, target: Target, *, may_pass: bool
+) -> EnvironmentUnavailable:
+    """An explained error for a failed call:
+
+    Unreachable if a retry may help; `may_pass` is for unknown errors.
+    """
     said = str(error)
     for phrase, passes, meaning, advice in _MEANINGS:
         if phrase in said:
-            return (Unreachable if passes else EnvironmentUnavailable)(f"{target}: {meaning}; {advice}. {said}")
+            return (Unreachable if passes else EnvironmentUnavailable)(
+                f"{target}: {meaning}; {advice}. {said}"
+            )
     return (Unreachable if may_pass else EnvironmentUnavailable)(f"{target}: {said}")

@@ -1,4 +1,6 @@
-"""Starting a resident by a program: passes its input, waits for its readiness frame, collects the program."""
+"""Starting a resident by a program: passes its input, waits for its readiness frame, collects the
+program.
+"""
 
 import asyncio
 import os
@@ -35,27 +37,41 @@ Afterwards = Literal["ends", "is ended", "stays"]
 class StartFailed(EnvironmentUnavailable):
     """A resident did not start.
 
-    `error` is the type of the resident's own error, by name; `exit_code` that of the program that was to start it. Both
-    are empty where they are not known. `stderr` is what the program printed last.
+    `error` is the type of the resident's own error, by name; `exit_code` that of the program that
+    was to start it. Both are empty where they are not known. `stderr` is what the program printed
+    last.
     """
 
-    def __init__(self, reason: str, stderr: str, *, error: str = "", exit_code: int | None = None) -> None:
-        super().__init__(f"the resident did not start: {reason}" + (f"; it said:\n{stderr}" if stderr else ""))
+    def __init__(
+        self, reason: str, stderr: str, *, error: str = "", exit_code: int | None = None
+    ) -> None:
+        super().__init__(
+            f"the resident did not start: {reason}" + (f"; it said:\n{stderr}" if stderr else "")
+        )
         self.stderr, self.error, self.exit_code = stderr, error, exit_code
 
 
 async def start_resident(
-    argv: Sequence[str], given: bytes, *, seconds: float, afterwards: Afterwards = "ends",
-    environ: Mapping[str, str] | None = None, errors: int | None = None, passed: int | None = None,
-    after: bytes = b"", gently: bool = False,
-) -> Started:  # fmt: skip
-    """Runs a program that becomes or starts a resident, with `given` as its input. Raises StartFailed.
+    argv: Sequence[str],
+    given: bytes,
+    *,
+    seconds: float,
+    afterwards: Afterwards = "ends",
+    environ: Mapping[str, str] | None = None,
+    errors: int | None = None,
+    passed: int | None = None,
+    after: bytes = b"",
+    gently: bool = False,
+) -> Started:
+    """Runs a program that becomes or starts a resident, with `given` as its input. Raises
+    StartFailed.
 
-    Once the resident is ready, the program ends by itself, is ended (an engine's client that would stay attached), or
-    stays, detached (the resident is that program, or its child). `environ` are its variables besides PATH; an empty
-    value removes one. `passed` is a descriptor that it inherits as PASSED. Its stderr goes to the file `errors`, for a
-    caller that reads it after a success too. Output on stdout before `after` is skipped. `gently`: the program gets
-    SIGTERM and time to finish instead of SIGKILL.
+    Once the resident is ready, the program ends by itself, is ended (an engine's client that would
+    stay attached), or stays, detached (the resident is that program, or its child). `environ` are
+    its variables besides PATH; an empty value removes one. `passed` is a descriptor that it
+    inherits as PASSED. Its stderr goes to the file `errors`, for a caller that reads it after a
+    success too. Output on stdout before `after` is skipped. `gently`: the program gets SIGTERM and
+    time to finish instead of SIGKILL.
     """
     with ExitStack() as opened:
         ours, theirs = map(opened.enter_context, socket.socketpair())
@@ -81,14 +97,18 @@ async def start_resident(
                     await session_ended(pid, CLEANUP_SECONDS)
                 end_session(pid)
             if isinstance(error, TimeoutError):
-                raise StartFailed(f"it was not ready within {seconds:g} s", stderr_text(stderr)) from None
+                raise StartFailed(
+                    f"it was not ready within {seconds:g} s", stderr_text(stderr)
+                ) from None
             if isinstance(error, NotReady):
                 if pid is not None and afterwards != "stays":
                     with suppress(TimeoutError):
                         async with asyncio.timeout(EXIT_SECONDS):
                             await ended(pid)
                 code = None if pid is None else _exit_code(pid)
-                raise StartFailed(str(error), stderr_text(stderr), error=error.error, exit_code=code) from error
+                raise StartFailed(
+                    str(error), stderr_text(stderr), error=error.error, exit_code=code
+                ) from error
             if isinstance(error, OSError) and not is_scarce(error):
                 raise StartFailed(str(error), stderr_text(stderr)) from error
             raise
@@ -117,7 +137,9 @@ def memory_file(opened: ExitStack, name: str, same_as: int | None = None) -> int
 
 
 async def skip(stream: socket.socket, mark: bytes) -> bool:
-    """Reads and drops everything up to the mark; False if that is too much, or the stream ends before."""
+    """Reads and drops everything up to the mark; False if that is too much, or the stream ends
+    before.
+    """
     loop, said = asyncio.get_running_loop(), b""
     for _ in range(MOST_NOISE):
         if said == mark:

@@ -19,7 +19,8 @@ from hermetic.registry.host_process import is_alive
 async def connect(path: str) -> socket.socket:
     """A connected, non-blocking stream. Never follows a symbolic link at `path`. Never blocks.
 
-    Raises OSError: ConnectionRefusedError without a listener, BlockingIOError if the listener's backlog is full.
+    Raises OSError: ConnectionRefusedError without a listener, BlockingIOError if the listener's
+    backlog is full.
     """
     handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -39,7 +40,8 @@ async def connect(path: str) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def passed_on(path: str) -> AsyncIterator[None]:
-    """Listens at `path` and passes the listening socket to the first process that connects; ours is closed afterwards.
+    """Listens at `path` and passes the listening socket to the first process that connects; ours is
+    closed afterwards.
 
     Every user may connect: the directories above decide who can.
     """
@@ -61,7 +63,8 @@ def _listening(path: str) -> socket.socket:
         listener.setblocking(False)
         handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            listener.bind(f"/proc/self/fd/{handle}/{name}")  # the whole path may be too long for a socket
+            # the whole path may be too long for a socket
+            listener.bind(f"/proc/self/fd/{handle}/{name}")
         finally:
             os.close(handle)
         os.chmod(path, 0o666)
@@ -81,7 +84,8 @@ async def _pass_on(listener: socket.socket) -> None:
 async def is_listened_in(directory: Path) -> bool:
     """True when a program listens at a socket in the directory or below.
 
-    One that was killed does not, though a child that it had just forked may hold the socket for a moment.
+    One that was killed does not, though a child that it had just forked may hold the socket for a
+    moment.
     """
     for path in _sockets(directory):
         try:
@@ -96,7 +100,9 @@ async def is_listened_in(directory: Path) -> bool:
 
 
 def listeners(directory: Path) -> list[int]:
-    """The processes that listen at sockets in the directory or below, as far as this machine sees them."""
+    """The processes that listen at sockets in the directory or below, as far as this machine sees
+    them.
+    """
     found = []
     for path in _sockets(directory):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as stream:
@@ -107,7 +113,10 @@ def listeners(directory: Path) -> list[int]:
 
 
 class SocketBackend:
-    """Parts of a backend whose resident has its socket on this machine. Subclasses set `_options`."""
+    """Parts of a backend whose resident has its socket on this machine.
+
+    Subclasses set `_options`.
+    """
 
     _options: msgspec.Struct
 
@@ -122,7 +131,9 @@ class SocketBackend:
 
 
 def peer_pid(stream: socket.socket) -> int:
-    """The process that listens on the other side; 0 if this machine does not see it, or for a socket pair."""
+    """The process that listens on the other side; 0 if this machine does not see it, or for a
+    socket pair.
+    """
     if not stream.getpeername():
         return 0  # one end of a pair, carried by a program of ours
     pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))

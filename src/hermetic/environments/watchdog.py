@@ -1,7 +1,9 @@
-"""The watchdog of a sandbox or an apptainer container: a shell on this host that outlives the opener.
+"""The watchdog of a sandbox or an apptainer container: a shell on this host that outlives the
+opener.
 
-It is the parent of bwrap or apptainer; bwrap dies with it. When they end, it runs the backend's cleanup lines, then
-removes the environment's directory, its spool and a lock that a killed opener left.
+It is the parent of bwrap or apptainer; bwrap dies with it. When they end, it runs the backend's
+cleanup lines, then removes the environment's directory, its spool and a lock that a killed opener
+left.
 """
 
 import contextlib
@@ -22,13 +24,20 @@ _REMOVE = 'remove() { rm -rf -- "$1" || { chmod -R u+rwX -- "$1"; rm -rf -- "$1"
 
 
 def watchdog_argv(
-    command: Sequence[str], *, directory: str, spool: str | None, before: Sequence[str] = (), join: str = "",
-    redirections: str = "", cleanup: Sequence[str] = (),
-) -> list[str]:  # fmt: skip
+    command: Sequence[str],
+    *,
+    directory: str,
+    spool: str | None,
+    before: Sequence[str] = (),
+    join: str = "",
+    redirections: str = "",
+    cleanup: Sequence[str] = (),
+) -> list[str]:
     """A shell that runs `command` as its child and cleans up after it.
 
-    `before` are lines of the watchdog itself, `join` one of the child, `redirections` are the child's. `cleanup` are
-    lines that run once the child has ended, with its exit code as `$code`. Descriptors 3 and 6 are the watchdog's own.
+    `before` are lines of the watchdog itself, `join` one of the child, `redirections` are the
+    child's. `cleanup` are lines that run once the child has ended, with its exit code as `$code`.
+    Descriptors 3 and 6 are the watchdog's own.
     """
     own, lock = shlex.quote(directory), shlex.quote(f"{directory}.lock")
     root, id = os.path.split(directory)
@@ -45,7 +54,8 @@ def watchdog_argv(
         _REMOVE,
         *cleanup,
         *([f"remove {shlex.quote(spool)}"] if spool else []),
-        # Only if the path is still ours, and moved away first: the task's next life has a directory of the same name.
+        # Only if the path is still ours, and moved away first: the task's next life has a directory
+        # of the same name.
         f"[ /proc/self/fd/6 -ef {own} ] && mv -T {own} {aside} && remove {aside}",
         f"exec 7>>{lock} && flock -n 7 && rm -f {lock}",
     ]
@@ -65,7 +75,9 @@ class Watchdog(HostProcess, frozen=True):
 
     def _steps(self) -> Sequence[Callable[[], None]]:
         """Signals to its child first, so that the watchdog itself can clean up."""
-        signals = (partial(self._send_to_child, number) for number in (signal.SIGTERM, signal.SIGKILL))
+        signals = (
+            partial(self._send_to_child, number) for number in (signal.SIGTERM, signal.SIGKILL)
+        )
         return (self._wait, *signals, self._kill_session)
 
     def _send_to_child(self, number: int) -> None:

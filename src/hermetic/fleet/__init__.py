@@ -1,4 +1,5 @@
-"""Opening and attaching; one environment per task, pools of prepared ones, release when idle; garbage collection.
+"""Opening and attaching; one environment per task, pools of prepared ones, release when idle;
+garbage collection.
 
 Tools are not known here.
 """

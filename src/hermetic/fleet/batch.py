@@ -1,8 +1,10 @@
-"""A batch of commands, each in an environment of its own, that is resumed where a killed caller left it.
+"""A batch of commands, each in an environment of its own, that is resumed where a killed caller
+left it.
 
-The environments are named after the batch and the task. A later run attaches to those that live and takes the result of
-the command that runs there; the process has a fixed id, so that it is started once. Where the environment is gone, the
-command may have run or not: the task is lost, unless the caller wants such tasks run again.
+The environments are named after the batch and the task. A later run attaches to those that live and
+takes the result of the command that runs there; the process has a fixed id, so that it is started
+once. Where the environment is gone, the command may have run or not: the task is lost, unless the
+caller wants such tasks run again.
 """
 
 import asyncio
@@ -58,11 +60,22 @@ class Batch:
     """The tasks of a journal that have no result yet, run in a fleet."""
 
     def __init__(
-        self, fleet: Fleet, journal: Journal, tasks: Sequence[BatchTask], *, limit: int = LIMIT,
-        retries: int = RETRIES, timeout: float | None = None, reruns_lost: bool = False,
-        output_bytes: int = OUTPUT, prepare: Callable[[Environment], object] = lambda environment: None,
-    ) -> None:  # fmt: skip
-        """`prepare` is called with each environment before its command. `timeout` is for tasks without one."""
+        self,
+        fleet: Fleet,
+        journal: Journal,
+        tasks: Sequence[BatchTask],
+        *,
+        limit: int = LIMIT,
+        retries: int = RETRIES,
+        timeout: float | None = None,
+        reruns_lost: bool = False,
+        output_bytes: int = OUTPUT,
+        prepare: Callable[[Environment], object] = lambda environment: None,
+    ) -> None:
+        """`prepare` is called with each environment before its command.
+
+        `timeout` is for tasks without one.
+        """
         self._fleet, self._journal, self._tasks = fleet, journal, tasks
         self._limit, self._retries, self._timeout = limit, retries, timeout
         self._reruns_lost, self._output_bytes, self._prepare = reruns_lost, output_bytes, prepare
@@ -87,9 +100,13 @@ class Batch:
         for task in waiting:
             self._fleet.override(self.environment_name(task), **task.options)
         mapped = await self._fleet.map(
-            self._run, waiting, limit=self._limit, retries=self._retries, progress=progress,
+            self._run,
+            waiting,
+            limit=self._limit,
+            retries=self._retries,
+            progress=progress,
             task=self.environment_name,
-        )  # fmt: skip
+        )
         for result in mapped.results:
             if result.error is not None:
                 await self._journal.write(Troubled(task=result.item.id, error=str(result.error)))
@@ -112,23 +129,32 @@ class Batch:
         try:
             await self._journal.write(await self._result(environment, task))
         except asyncio.CancelledError:
-            self._journal.interrupted(task.id)  # the caller ends the environment: the next run begins anew
+            # the caller ends the environment: the next run begins anew
+            self._journal.interrupted(task.id)
             raise
 
     async def _result(self, environment: Environment, task: BatchTask) -> Ended:
         process = await environment.start(
-            list(task.command) if isinstance(task.command, tuple) else task.command, id=PROCESS, cwd=task.cwd,
-            env=task.env, stdin=task.stdin.encode() if task.stdin else "null",
-        )  # fmt: skip
+            list(task.command) if isinstance(task.command, tuple) else task.command,
+            id=PROCESS,
+            cwd=task.cwd,
+            env=task.env,
+            stdin=task.stdin.encode() if task.stdin else "null",
+        )
         ending = await self._end_of(process, task)
         output, total = b"", 0
         if not isinstance(ending, Lost):
-            with contextlib.suppress(ExecutionError):  # it was lost after its end: the ending counts
+            # it was lost after its end: the ending counts
+            with contextlib.suppress(ExecutionError):
                 output, total = await self._output(environment, process)
         return _ended(
-            task, ending, environment=environment.id, seconds=process.info.duration,
-            output=output.decode("utf-8", "replace"), total_bytes=total,
-        )  # fmt: skip
+            task,
+            ending,
+            environment=environment.id,
+            seconds=process.info.duration,
+            output=output.decode("utf-8", "replace"),
+            total_bytes=total,
+        )
 
     async def _end_of(self, process: Process, task: BatchTask) -> Ending:
         timeout = self._timeout if task.timeout is None else task.timeout
@@ -168,12 +194,18 @@ class Batch:
         found = counts(self._journal.ended)
         done = sum(found.values())
         return BatchSummary(
-            total=len(self._tasks), passed=found["passed"], failed=found["failed"],
-            timed_out=found["timed out"], lost=found["lost"], open=len(self._tasks) - done,
-            earlier=self._earlier, adopted=self._adopted, seconds=seconds,
+            total=len(self._tasks),
+            passed=found["passed"],
+            failed=found["failed"],
+            timed_out=found["timed out"],
+            lost=found["lost"],
+            open=len(self._tasks) - done,
+            earlier=self._earlier,
+            adopted=self._adopted,
+            seconds=seconds,
             per_second=len(results) / seconds if seconds else 0.0,
             problem=next((str(result.error) for result in results if result.error is not None), ""),
-        )  # fmt: skip
+        )
 
 
 def _ended(task: BatchTask, ending: Ending, **more: Any) -> Ended:

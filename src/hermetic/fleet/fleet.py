@@ -12,7 +12,12 @@ from typing import Any
 import msgspec
 
 from hermetic.approvals.context import PolicyContext
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, InvalidArgument
+from hermetic.contract.errors import (
+    ConfigError,
+    EnvironmentUnavailable,
+    ExecutionError,
+    InvalidArgument,
+)
 from hermetic.contract.fleet import FleetInfo, Mapped, Removed, TaskInfo
 from hermetic.environments import catalog
 from hermetic.fleet import mapping
@@ -32,27 +37,38 @@ LEAVING_SECONDS = 5.0  # for ending pooled environments at exit
 class Fleet:
     """One environment per task. Use it in `async with`, or close it; it belongs to one event loop.
 
-    Its environments are those of `hermetic.open(kind, task=…)`: other programs find them, and they outlive the fleet.
+    Its environments are those of `hermetic.open(kind, task=…)`: other programs find them, and they
+    outlive the fleet.
     """
 
     def __init__(
-        self, kind: str = "local", *, warm: int = 0, idle: float | None = IDLE, starts: int = STARTS, **options: Any
+        self,
+        kind: str = "local",
+        *,
+        warm: int = 0,
+        idle: float | None = IDLE,
+        starts: int = STARTS,
+        **options: Any,
     ) -> None:
-        """`warm` are prepared in a pool, at most `starts` start at once, and one unused for `idle` seconds is released.
+        """`warm` are prepared in a pool, at most `starts` start at once, and one unused for `idle`
+        seconds is released.
 
         Raises: ConfigError for an unknown kind or option.
         """
         _check_count("warm", warm, least=0)
         _check_count("starts", starts, least=1)
         if idle is not None and not (isinstance(idle, int | float) and idle > 0):
-            raise InvalidArgument(f"idle must be seconds above zero, or None for never, not {idle!r}", argument="idle")
+            raise InvalidArgument(
+                f"idle must be seconds above zero, or None for never, not {idle!r}", argument="idle"
+            )
         catalog.find(kind)(options)
         self._kind = kind
         self._options = options
         self._warm = warm
         self._idle = idle
         self._overrides: dict[str, dict[str, Any]] = {}
-        self._own: dict[str, str] = {}  # task of this fleet alone → the name of its environment on this host
+        # task of this fleet alone → the name of its environment on this host
+        self._own: dict[str, str] = {}
         self._owns_all = False
         self._own_opened: set[str] = set()  # names among those
         self._tolerated: tuple[str, ...] = ()  # options in which a living environment may differ
@@ -83,7 +99,8 @@ class Fleet:
         member = self._members.get(task)
         if member is not None and member.environment is not None:
             raise ConfigError(
-                f"task {task!r} has an environment; end it first with close_task({task!r}, remove=True)", setting="task"
+                f"task {task!r} has an environment; end it first with close_task({task!r}, remove=True)",
+                setting="task",
             )
         catalog.find(self._kind)({**self._options, **options})
         self._overrides[task] = options
@@ -99,7 +116,9 @@ class Fleet:
         pool = self._pool({**self._options, **options}, count)
         await pool.resize(count)
         if pool.problem:
-            raise EnvironmentUnavailable(f"an environment that is started ahead does not come up: {pool.problem}")
+            raise EnvironmentUnavailable(
+                f"an environment that is started ahead does not come up: {pool.problem}"
+            )
 
     async def get(self, task: str) -> Environment:
         """The task's environment, opened if necessary. Call it again instead of keeping the object.
@@ -114,16 +133,24 @@ class Fleet:
         return Borrow(self, task)
 
     async def map(
-        self, function: mapping.Function, items: Iterable[Any], *, limit: int = mapping.LIMIT,
-        retries: int = mapping.RETRIES, timeout: float | None = None, progress: mapping.Progress = False,
+        self,
+        function: mapping.Function,
+        items: Iterable[Any],
+        *,
+        limit: int = mapping.LIMIT,
+        retries: int = mapping.RETRIES,
+        timeout: float | None = None,
+        progress: mapping.Progress = False,
         task: Callable[[Any], str] | None = None,
-    ) -> Mapped:  # fmt: skip
-        """Calls `function(environment, item)` for each item, in an environment of its own that is ended afterwards.
+    ) -> Mapped:
+        """Calls `function(environment, item)` for each item, in an environment of its own that is
+        ended afterwards.
 
-        At most `limit` run at once. An environment that does not open, or is gone before the function sent a request
-        to it, is replaced up to `retries` times; later errors, and a function that takes more than `timeout` seconds,
-        are the item's result. `progress` is True for a bar on stderr, or is called with a MapProgress. `task` names
-        the environment of an item, so that another program can attach to it.
+        At most `limit` run at once. An environment that does not open, or is gone before the
+        function sent a request to it, is replaced up to `retries` times; later errors, and a
+        function that takes more than `timeout` seconds, are the item's result. `progress` is True
+        for a bar on stderr, or is called with a MapProgress. `task` names the environment of an
+        item, so that another program can attach to it.
         """
         _check_count("limit", limit, least=1)
         _check_count("retries", retries, least=0)
@@ -143,7 +170,14 @@ class Fleet:
                 self._own_opened.discard(task)
 
         work = mapping.Mapping(
-            self.use, end, function, name, limit=limit, retries=retries, timeout=timeout, progress=progress
+            self.use,
+            end,
+            function,
+            name,
+            limit=limit,
+            retries=retries,
+            timeout=timeout,
+            progress=progress,
         )
         return await work.run(items)
 
@@ -160,7 +194,11 @@ class Fleet:
 
     async def info(self) -> FleetInfo:
         """Tasks, pools and disk usage at this moment."""
-        kept = [(task, member) for task, member in self._members.items() if member.environment is not None]
+        kept = [
+            (task, member)
+            for task, member in self._members.items()
+            if member.environment is not None
+        ]
         tasks = await asyncio.gather(*(_task_info(task, member) for task, member in kept))
         return FleetInfo(
             tasks=tuple(tasks),
@@ -175,16 +213,22 @@ class Fleet:
         return await collect(Records(runtime_root()))
 
     async def close(self, *, remove: bool = False) -> int:
-        """Detaches from all environments and ends those that wait for a task; returns the number of tasks.
+        """Detaches from all environments and ends those that wait for a task; returns the number of
+        tasks.
 
-        `remove=True` also ends those that this fleet started. It only detaches from those that lived before or that
-        another process opened.
+        `remove=True` also ends those that this fleet started. It only detaches from those that
+        lived before or that another process opened.
         """
         self._is_closed = True
         atexit.unregister(self._leave)
         members, self._members = self._members, {}
-        attached = {self._name(task) for task, member in members.items() if member.environment is not None}
-        closings = [self._close_member(member, remove or task in self._own) for task, member in members.items()]
+        attached = {
+            self._name(task) for task, member in members.items() if member.environment is not None
+        }
+        closings = [
+            self._close_member(member, remove or task in self._own)
+            for task, member in members.items()
+        ]
         idle = [_end(name) for name in self._own_opened - attached]
         pools = [pool.close() for pool in self._pools.values()]
         ends = await asyncio.gather(*closings, *idle, *pools, return_exceptions=True)
@@ -214,12 +258,16 @@ class Fleet:
             self._own_opened.add(name)
 
         async def start(ordered: StartRequest) -> Environment:
-            if (pool := self._pools.get(_key(ordered.backend.options))) and (ready := await pool.take(name)):
+            if (pool := self._pools.get(_key(ordered.backend.options))) and (
+                ready := await pool.take(name)
+            ):
                 ordered.janitor.done()
                 return ready
             return await self._start(ordered)
 
-        return await open_environment(self._kind, name, self._options_of(task), start=start, tolerated=self._tolerated)
+        return await open_environment(
+            self._kind, name, self._options_of(task), start=start, tolerated=self._tolerated
+        )
 
     def _name(self, task: str) -> str:
         """The task of its environment as other programs find it."""
@@ -243,11 +291,16 @@ class Fleet:
     def _pool(self, options: Mapping[str, Any], size: int) -> Pool:
         key = _key(catalog.find(self._kind)(options).options)
         if key not in self._pools:
-            self._pools[key] = Pool(size, lambda: open_environment(self._kind, None, options, start=self._start))
+            self._pools[key] = Pool(
+                size, lambda: open_environment(self._kind, None, options, start=self._start)
+            )
         return self._pools[key]
 
     def _lend(self, task: str) -> Member:
-        """The task's member, with one user more. Raises EnvironmentUnavailable when the fleet was closed."""
+        """The task's member, with one user more.
+
+        Raises EnvironmentUnavailable when the fleet was closed.
+        """
         self._check_open()
         if self._warm:
             self._begin()
@@ -296,9 +349,13 @@ class Fleet:
 
 
 class Borrow(AbstractAsyncContextManager[Environment]):
-    """A block in which a task's environment is not released; `meet` is called with it before the block begins."""
+    """A block in which a task's environment is not released; `meet` is called with it before the
+    block begins.
+    """
 
-    def __init__(self, fleet: Fleet, task: str, meet: Callable[[Environment], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self, fleet: Fleet, task: str, meet: Callable[[Environment], Awaitable[None]] | None = None
+    ) -> None:
         self._fleet = fleet
         self._task = task
         self._meet = meet
@@ -327,17 +384,20 @@ class Borrow(AbstractAsyncContextManager[Environment]):
         """
         fleet = self._fleet
         member = fleet._members.get(self._task)
-        if (member is not None and member.environment is not None) or await is_living(fleet._name(self._task)):
+        if (member is not None and member.environment is not None) or await is_living(
+            fleet._name(self._task)
+        ):
             return None
         backend = catalog.find(fleet.kind)(fleet._options_of(self._task))
         return PolicyContext(backend.kind, backend.isolation, backend.options)
 
 
 def serve_tools(fleet: Fleet, own: str, *, owns_all: bool = False) -> None:
-    """Prepares a fleet for a toolbox: the task `own` is the fleet's alone, and ends when the fleet is closed.
+    """Prepares a fleet for a toolbox: the task `own` is the fleet's alone, and ends when the fleet
+    is closed.
 
-    With `owns_all` every task is. A living task of another directory is attached to; without this call
-    `Fleet.get` refuses it.
+    With `owns_all` every task is. A living task of another directory is attached to; without this
+    call `Fleet.get` refuses it.
     """
     fleet._own[own] = _own_name(own)
     fleet._owns_all = owns_all
@@ -348,21 +408,31 @@ def _own_name(task: str) -> str:
     return f"{task}-{secrets.token_hex(6)}"
 
 
-def directory_elsewhere(fleet: Fleet, task: str, environment: Environment) -> tuple[str, str] | None:
-    """Directory of a task that another program started, and the one this fleet would use; None if they are the same."""
+def directory_elsewhere(
+    fleet: Fleet, task: str, environment: Environment
+) -> tuple[str, str] | None:
+    """Directory of a task that another program started, and the one this fleet would use; None if
+    they are the same.
+    """
     record = record_of(environment)
     if record.resident in fleet._started:
         return None
     asked = catalog.find(fleet.kind)(fleet._options_of(task)).options
-    held, wanted = (str(options.get("cwd") or options.get("workspace")) for options in (record.options, asked))
+    held, wanted = (
+        str(options.get("cwd") or options.get("workspace")) for options in (record.options, asked)
+    )
     return None if held == wanted else (held, wanted)
 
 
 def ids_of(fleet: Fleet, task: str) -> tuple[str, ...]:
-    """The id of the task's environment: the one that it would get, and that of an open one that was made ahead."""
+    """The id of the task's environment: the one that it would get, and that of an open one that was
+    made ahead.
+    """
     member = fleet._members.get(task)
     name = id_for_task(fleet._name(task))
-    return (name,) if member is None or member.environment is None else (name, member.environment.id)
+    return (
+        (name,) if member is None or member.environment is None else (name, member.environment.id)
+    )
 
 
 def is_lost(fleet: Fleet, task: str) -> bool:
@@ -409,4 +479,6 @@ def _key(options: Mapping[str, Any]) -> bytes:
 
 def _check_count(name: str, value: int, *, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InvalidArgument(f"{name} must be a whole number of at least {least}, not {value!r}", argument=name)
+        raise InvalidArgument(
+            f"{name} must be a whole number of at least {least}, not {value!r}", argument=name
+        )

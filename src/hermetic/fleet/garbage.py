@@ -1,4 +1,6 @@
-"""Garbage collection: removes what killed processes left of ended environments, and never a living one."""
+"""Garbage collection: removes what killed processes left of ended environments, and never a living
+one.
+"""
 
 import os
 import shutil
@@ -7,7 +9,12 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from hermetic.contract.environment import Backend, EnvironmentRecord
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, Unreachable
+from hermetic.contract.errors import (
+    ConfigError,
+    EnvironmentUnavailable,
+    ExecutionError,
+    Unreachable,
+)
 from hermetic.contract.fleet import Removed
 from hermetic.contract.limits import UNATTENDED
 from hermetic.environments import catalog
@@ -24,8 +31,11 @@ from hermetic.session.environment import forget
 LOCK = ".lock"
 
 
-async def collect(records: Records, ids: Sequence[str] = (), problems: list[str] | None = None) -> list[Removed]:
-    """Removes leftovers, or only the environments with these ids; skips those that are locked or alive.
+async def collect(
+    records: Records, ids: Sequence[str] = (), problems: list[str] | None = None
+) -> list[Removed]:
+    """Removes leftovers, or only the environments with these ids; skips those that are locked or
+    alive.
 
     The reasons why some cannot be reached now are added to `problems`.
     """
@@ -33,26 +43,41 @@ async def collect(records: Records, ids: Sequence[str] = (), problems: list[str]
     removed = [one async for one in _environments(records, ids, problems)]
     if ids:
         return [*removed, *[one async for one in _orphans(records, ids, problems)]]
-    for leftovers in (_directories, partial(_containers, problems=problems), _spools, _locks, _runtimes):
+    for leftovers in (
+        _directories,
+        partial(_containers, problems=problems),
+        _spools,
+        _locks,
+        _runtimes,
+    ):
         removed += [one async for one in leftovers(records)]
     return removed
 
 
-async def _environments(records: Records, ids: Sequence[str], problems: list[str]) -> AsyncIterator[Removed]:
+async def _environments(
+    records: Records, ids: Sequence[str], problems: list[str]
+) -> AsyncIterator[Removed]:
     """Records whose resident is gone, or has not answered for as long as it may be unattended."""
     for record in records.all():
         if ids and record.id not in ids:
             continue
         async with records.lock_at_once(record.id) as is_ours:
             try:
-                if is_ours and records.read(record.id) == record and await _remove_ended(record, records):
+                if (
+                    is_ours
+                    and records.read(record.id) == record
+                    and await _remove_ended(record, records)
+                ):
                     yield Removed(what="environment", name=record.task or record.id)
             except (OSError, ExecutionError) as error:  # it may live and be unreachable now
                 problems.append(f"{record.task or record.id}: {error}")
 
 
 async def _remove_ended(record: EnvironmentRecord, records: Records) -> bool:
-    """False if it lives. Raises EnvironmentUnavailable, ConfigError or OSError if that is not known."""
+    """False if it lives.
+
+    Raises EnvironmentUnavailable, ConfigError or OSError if that is not known.
+    """
     backend = catalog.find(record.kind)(record.options)
     try:
         attached = await reach(record, records, patience=0)
@@ -71,10 +96,11 @@ async def _remove_ended(record: EnvironmentRecord, records: Records) -> bool:
 
 
 async def _is_overdue(record: EnvironmentRecord, records: Records, backend: Backend) -> bool:
-    """Whether a stalled resident has not answered for as long as it may be unattended while something runs.
+    """Whether a stalled resident has not answered for as long as it may be unattended while
+    something runs.
 
-    The lease does not count: it runs only without clients and processes, which only the resident knows. A
-    container that its engine paused is not overdue.
+    The lease does not count: it runs only without clients and processes, which only the resident
+    knows. A container that its engine paused is not overdue.
     """
     if records.stalled_for(record.id) < record.options.get("unattended", UNATTENDED):
         return False
@@ -83,7 +109,8 @@ async def _is_overdue(record: EnvironmentRecord, records: Records, backend: Back
 
 
 async def end_damaged(records: Records, id: str) -> str:
-    """Ends the resident of a damaged record, found by its socket, and removes its files; the text says what was done.
+    """Ends the resident of a damaged record, found by its socket, and removes its files; the text
+    says what was done.
 
     Raises EnvironmentUnavailable if the process cannot be ended.
     """
@@ -97,7 +124,9 @@ async def end_damaged(records: Records, id: str) -> str:
 
 
 async def _directories(records: Records) -> AsyncIterator[Removed]:
-    """Directories of openers that were killed before they could write a record, or after they had moved it away."""
+    """Directories of openers that were killed before they could write a record, or after they had
+    moved it away.
+    """
     for name in sorted(os.listdir(records.root)):
         if name.startswith(".") and is_id(name[1:].partition(".")[0]):
             shutil.rmtree(records.root / name, ignore_errors=True)
@@ -120,15 +149,21 @@ async def _containers(records: Records, problems: list[str]) -> AsyncIterator[Re
             may_be_billed = getattr(backend, "orphans", False)
             collect_kind = getattr(backend, "collect", None)
             if collect_kind is not None:
-                for name in await collect_kind(str(records.root), lambda id: _abandoned(records, id)):
+                for name in await collect_kind(
+                    str(records.root), lambda id: _abandoned(records, id)
+                ):
                     yield Removed(what="place", name=name)
         except (OSError, EnvironmentUnavailable, ConfigError) as error:
             if may_be_billed:
                 problems.append(str(error))  # without an engine there are no containers
 
 
-async def _orphans(records: Records, ids: Sequence[str], problems: list[str]) -> AsyncIterator[Removed]:
-    """What openers of these ids that were killed have created elsewhere, found by the kinds that leave such."""
+async def _orphans(
+    records: Records, ids: Sequence[str], problems: list[str]
+) -> AsyncIterator[Removed]:
+    """What openers of these ids that were killed have created elsewhere, found by the kinds that
+    leave such.
+    """
 
     @asynccontextmanager
     async def abandoned(id: str) -> AsyncIterator[bool]:
@@ -168,13 +203,17 @@ async def _locks(records: Records) -> AsyncIterator[Removed]:
 async def _runtimes(records: Records) -> AsyncIterator[Removed]:
     """Portable runtimes that no environment names and that were not used for long."""
     with suppress(ConfigError):  # no cache
-        for name in await store.collect({record.place.get("runtime", "") for record in records.all()}):
+        for name in await store.collect(
+            {record.place.get("runtime", "") for record in records.all()}
+        ):
             yield Removed(what="runtime", name=name)
 
 
 @asynccontextmanager
 async def _abandoned(records: Records, id: str, *, spool: str | None = None) -> AsyncIterator[bool]:
-    """True when no record has this id, or this spool, and no process opens it; its lock is held then."""
+    """True when no record has this id, or this spool, and no process opens it; its lock is held
+    then.
+    """
     async with records.lock_at_once(id) as is_ours:
         try:
             record = records.read(id) if is_ours else None

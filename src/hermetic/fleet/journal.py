@@ -1,7 +1,7 @@
 """The journal of a batch: a file of JSON lines that says which tasks began and how they ended.
 
-It is also the batch's result file. A line is complete or ignored, so a caller that is killed while it writes one
-loses that line alone.
+It is also the batch's result file. A line is complete or ignored, so a caller that is killed while
+it writes one loses that line alone.
 """
 
 import asyncio
@@ -65,14 +65,20 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
 
 
 class Troubled(msgspec.Struct, frozen=True, kw_only=True, tag="troubled"):
-    """No environment could be used for a task; its command did not begin. A later run tries it again."""
+    """No environment could be used for a task; its command did not begin.
+
+    A later run tries it again.
+    """
 
     task: str
     error: str
 
 
 class Interrupted(msgspec.Struct, frozen=True, kw_only=True, tag="interrupted"):
-    """The caller was stopped and has ended the task's environment. A later run begins the task anew."""
+    """The caller was stopped and has ended the task's environment.
+
+    A later run begins the task anew.
+    """
 
     task: str
 
@@ -101,7 +107,9 @@ def read_tasks(path: Path) -> list[BatchTask]:
     if twice := next((id for id in ids if ids.count(id) > 1), None):
         raise InvalidArgument(f"{path}: the id {twice!r} occurs twice", argument="tasks")
     if wrong := next((id for id in ids if not is_text(id) or len(id) > MOST_ID), None):
-        raise InvalidArgument(f"{path}: the id {wrong[:MOST_ID]!r} is too long or no text", argument="tasks")
+        raise InvalidArgument(
+            f"{path}: the id {wrong[:MOST_ID]!r} is too long or no text", argument="tasks"
+        )
     return found
 
 
@@ -163,7 +171,9 @@ def opened(path: Path, kind: str, tasks: Sequence[BatchTask], name: str) -> Iter
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(f"another process runs the batch of {path}; wait for it", setting="results") from None
+            raise ConfigError(
+                f"another process runs the batch of {path}; wait for it", setting="results"
+            ) from None
         data = path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         os.ftruncate(fd, len(whole))  # the rest was being written when its writer was killed
@@ -174,12 +184,16 @@ def opened(path: Path, kind: str, tasks: Sequence[BatchTask], name: str) -> Iter
             if not isinstance(earlier, Header) or earlier.version != VERSION:
                 raise msgspec.DecodeError("it does not begin as one")
             if (earlier.tasks, earlier.kind) != (header.tasks, header.kind):
-                message = f"{path} has the results of other tasks or another kind; name another file"
+                message = (
+                    f"{path} has the results of other tasks or another kind; name another file"
+                )
                 raise ConfigError(message, setting="results")
             journal = Journal(path, fd, earlier)
             journal.take(lines)
         except msgspec.DecodeError as error:
-            raise ConfigError(f"{path} is no result file of a batch: {error}", setting="results") from error
+            raise ConfigError(
+                f"{path} is no result file of a batch: {error}", setting="results"
+            ) from error
         if first is None:
             journal._append(header)
         yield journal

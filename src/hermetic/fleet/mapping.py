@@ -1,6 +1,7 @@
 """A function applied to many items, each in an environment of its own, a limited number at once.
 
-An item is retried in another environment only while no request of its function was sent: a command never runs twice.
+An item is retried in another environment only while no request of its function was sent: a command
+never runs twice.
 """
 
 import asyncio
@@ -26,7 +27,8 @@ LIMIT = 8  # items at once
 RETRIES = 2
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before a retry; the pause doubles
 
-Function = Callable[[Any, Any], Any]  # an Environment and the item → the value, or an awaitable of it
+# an Environment and the item → the value, or an awaitable of it
+Function = Callable[[Any, Any], Any]
 Progress = bool | Callable[[MapProgress], object]
 
 
@@ -37,10 +39,17 @@ class Mapping:
     """
 
     def __init__(
-        self, use: Callable[[str], AbstractAsyncContextManager[Environment]],
-        end: Callable[[str], Awaitable[object]], function: Function, name: Callable[[int, Any], str], *,
-        limit: int, retries: int, timeout: float | None, progress: Progress,
-    ) -> None:  # fmt: skip
+        self,
+        use: Callable[[str], AbstractAsyncContextManager[Environment]],
+        end: Callable[[str], Awaitable[object]],
+        function: Function,
+        name: Callable[[int, Any], str],
+        *,
+        limit: int,
+        retries: int,
+        timeout: float | None,
+        progress: Progress,
+    ) -> None:
         if timeout is not None and not timeout > 0:
             message = f"timeout must be seconds above zero, or None, not {timeout!r}"
             raise InvalidArgument(message, argument="timeout")
@@ -109,10 +118,13 @@ class Mapping:
                 except TimeoutError as error:
                     if not limit.expired():
                         raise
-                    raise TimeoutError(f"the function did not return within {self._timeout:g} s") from error
+                    raise TimeoutError(
+                        f"the function did not return within {self._timeout:g} s"
+                    ) from error
                 finally:
                     is_untouched = link.requests == before
-                    was_gone = is_untouched and link.is_over  # `run` returns `Lost` then, and raises nothing
+                    # `run` returns `Lost` then, and raises nothing
+                    was_gone = is_untouched and link.is_over
         except Exception as error:  # of the caller's function, or of its environment
             known["error"] = error
         finally:
@@ -124,25 +136,33 @@ class Mapping:
 
     def _tell(self) -> None:
         now = MapProgress(
-            total=len(self._results), done=self._done, failed=self._failed, running=self._running,
+            total=len(self._results),
+            done=self._done,
+            failed=self._failed,
+            running=self._running,
             seconds=time.monotonic() - self._began,
-        )  # fmt: skip
+        )
         self._report(now)
 
     def _summary(self, results: tuple[ItemResult, ...]) -> MapSummary:
         seconds = time.monotonic() - self._began
         return MapSummary(
-            total=len(results), done=self._done - self._failed, failed=self._failed,
-            retried=sum(result.attempts > 1 for result in results), seconds=seconds,
+            total=len(results),
+            done=self._done - self._failed,
+            failed=self._failed,
+            retried=sum(result.attempts > 1 for result in results),
+            seconds=seconds,
             per_second=len(results) / seconds if seconds else 0.0,
             opening_seconds=_median(result.opening_seconds for result in results),
             item_seconds=_median(result.seconds for result in results),
-        )  # fmt: skip
+        )
 
 
 def _may_pass(error: Exception | None) -> bool:
     """Whether another environment may succeed where this one did not."""
-    return isinstance(error, EnvironmentUnavailable) and not isinstance(error, ConfigError | NotInstalled)
+    return isinstance(error, EnvironmentUnavailable) and not isinstance(
+        error, ConfigError | NotInstalled
+    )
 
 
 def _median(values: Iterable[float]) -> float:

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 else:
     gates = Lazy("hermetic.approvals.gate")
 
-# Seconds: a resident writes a lost record again within 5, and one whose opener was killed before the record ends.
+# Seconds: a resident writes a lost record again within 5, and one whose opener was killed before
+# the record ends.
 REWRITTEN = FIRST_CLIENT + 5.0
 PAUSE = 0.1
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -59,8 +60,12 @@ class LivesOtherwise(ConfigError):
 
     def __init__(self, task: str, differing: list[str]) -> None:
         self.task, self.differing = task, tuple(differing)
-        self.problem = f"task {task!r} lives with other options: {', '.join(differing)}; leave them out"
-        super().__init__(f"{self.problem}, or pass replace=True to end it and start anew", setting=differing[0])
+        self.problem = (
+            f"task {task!r} lives with other options: {', '.join(differing)}; leave them out"
+        )
+        super().__init__(
+            f"{self.problem}, or pass replace=True to end it and start anew", setting=differing[0]
+        )
 
 
 class Opening:
@@ -103,29 +108,40 @@ def open(
 ) -> Opening:
     """Opens an environment of this kind. With `task`, attaches to the living one of that task.
 
-    With `policy` ("ask", "deny" or "allow"), this caller's commands, input and writes are judged first, and
-    `approver` is asked about dangerous ones; without it, the caller is trusted.
-    Raises: ConfigError for an unknown kind or option, and for a living task with other options unless
-    `replace=True`; EnvironmentUnavailable when it does not come up; Unreachable when the task's environment may live
-    and does not let this caller in: nothing is ended then, and nothing started.
+    With `policy` ("ask", "deny" or "allow"), this caller's commands, input and writes are judged
+    first, and `approver` is asked about dangerous ones; without it, the caller is trusted. Raises:
+    ConfigError for an unknown kind or option, and for a living task with other options unless
+    `replace=True`; EnvironmentUnavailable when it does not come up; Unreachable when the task's
+    environment may live and does not let this caller in: nothing is ended then, and nothing
+    started.
     """
-    return Opening(lambda: open_environment(kind, task, options, replace=replace), _guarding(policy, approver))
+    return Opening(
+        lambda: open_environment(kind, task, options, replace=replace), _guarding(policy, approver)
+    )
 
 
-def attach(task_or_id: str, *, policy: Mode | None = None, approver: Approver | None = None) -> Opening:
+def attach(
+    task_or_id: str, *, policy: Mode | None = None, approver: Approver | None = None
+) -> Opening:
     """Attaches to a living environment by its task or id.
 
-    Raises: EnvironmentUnavailable when there is none; Unreachable when it may live and does not let this caller in.
+    Raises: EnvironmentUnavailable when there is none; Unreachable when it may live and does not let
+    this caller in.
     """
     return Opening(lambda: attach_environment(task_or_id), _guarding(policy, approver))
 
 
 def _guarding(policy: Mode | None, approver: Approver | None) -> Callable[[Environment], None]:
-    """A function that puts the gate before an environment. The policy is imported on demand: that is slow."""
+    """A function that puts the gate before an environment.
+
+    The policy is imported on demand: that is slow.
+    """
     if policy is None and approver is None:
         return lambda environment: None
     if policy not in (None, "ask", "deny", "allow"):
-        raise ConfigError(f'policy must be "ask", "deny", "allow" or None, not {policy!r}', setting="policy")
+        raise ConfigError(
+            f'policy must be "ask", "deny", "allow" or None, not {policy!r}', setting="policy"
+        )
     gate = gates.make_gate(ApprovalSettings(mode=policy or "ask"), approver)
     return lambda environment: put_behind(environment, gates.EnvironmentGuard(gate, environment))
 
@@ -164,10 +180,14 @@ async def open_environment(
     records = Records(runtime_root())
     id = new_id() if task is None else id_for_task(task)
     async with _no_bare_errors(), _janitor_for(backend, records, id) as janitor, records.lock(id):
-        if task is not None and (record := await _known(records, task) or await _unrecorded(records, task)):
+        if task is not None and (
+            record := await _known(records, task) or await _unrecorded(records, task)
+        ):
             attached = await reach(record, records)
             if attached is not None:
-                differing = [name for name in _differing(record, backend, options) if name not in tolerated]
+                differing = [
+                    name for name in _differing(record, backend, options) if name not in tolerated
+                ]
                 if not differing:
                     janitor.done()
                     return Environment(*attached, records, ends_on_close=False)
@@ -191,7 +211,9 @@ def _fault_of(task: object) -> str:
     return "" if is_text(task) else f"the task {task!r} is not valid UTF-8; use another key"
 
 
-async def attach_environment(task_or_id: str, patience: float | None = None, *, observes: bool = False) -> Environment:
+async def attach_environment(
+    task_or_id: str, patience: float | None = None, *, observes: bool = False
+) -> Environment:
     """As `attach`; `patience` is how many seconds are waited for one that is stalled, full or busy.
 
     With `observes` the client does not prolong the lease of the environment.
@@ -205,7 +227,8 @@ async def attach_environment(task_or_id: str, patience: float | None = None, *, 
     if attached is None:
         known = ", ".join(other.task or other.id for other in records.all()) or "none"
         raise EnvironmentUnavailable(
-            f"no environment {task_or_id!r} lives here; open it. Known here: {known}", environment=task_or_id
+            f"no environment {task_or_id!r} lives here; open it. Known here: {known}",
+            environment=task_or_id,
         )
     return Environment(*attached, records, ends_on_close=False)
 
@@ -233,7 +256,8 @@ async def _known(records: Records, task: str) -> EnvironmentRecord | None:
 
 
 async def _unrecorded(records: Records, task: str) -> EnvironmentRecord | None:
-    """The record that a living resident has rewritten after its loss; None without a resident. The lock is held.
+    """The record that a living resident has rewritten after its loss; None without a resident. The
+    lock is held.
 
     Raises DamagedRecord for a resident that writes none.
     """
@@ -259,12 +283,16 @@ async def _no_bare_errors() -> AsyncIterator[None]:
             path = error.filename or str(runtime_path())
             setting = SETTING if path.startswith(str(runtime_path())) else "HERMETIC_SPOOL_DIR"
             advice = f"free some there, or set {setting} to a directory elsewhere"
-            raise EnvironmentUnavailable(f"no room at {path}: {error.strerror}; {advice}") from error
+            raise EnvironmentUnavailable(
+                f"no room at {path}: {error.strerror}; {advice}"
+            ) from error
         raise
 
 
 async def _remove_rest(stale: EnvironmentRecord, records: Records) -> None:
-    """Removes the rest of an ended environment first, so that no late cleanup removes files of the new one."""
+    """Removes the rest of an ended environment first, so that no late cleanup removes files of the
+    new one.
+    """
     await catalog.find(stale.kind)(stale.options).remove(stale)
     forget(stale, records)
 
@@ -300,7 +328,9 @@ async def start_new(ordered: StartRequest) -> Environment:
 
 
 def _janitor_for(backend: Backend, records: Records, id: str) -> JanitorClient:
-    """Registers an environment that is about to be opened, where its resident cannot clean up on this host itself."""
+    """Registers an environment that is about to be opened, where its resident cannot clean up on
+    this host itself.
+    """
     if not getattr(backend, "leaves_files", False):
         return JanitorClient(records, id, is_wanted=False)
     check = check_of(backend, id, backend.options, slack=getattr(backend, "noticed_after", 0.0))
@@ -327,7 +357,9 @@ async def _started(
     return EnvironmentRecord(**{**msgspec.structs.asdict(started), **own, **known})
 
 
-async def _first_link(backend: Backend, record: EnvironmentRecord, records: Records, janitor: JanitorClient) -> Link:
+async def _first_link(
+    backend: Backend, record: EnvironmentRecord, records: Records, janitor: JanitorClient
+) -> Link:
     """Writes the record of a new resident and attaches to it; removes it on failure."""
     peers: list[int] = []
     link = link_to(backend, record, records, lambda stream: peers.append(peer_pid(stream)))
@@ -354,11 +386,15 @@ async def _set_up(environment: Environment, text: str | None) -> None:
     result = await environment.run(text)
     if result.exit_code != 0:
         said = f"; it said:\n{result.output[-MOST_STDERR:]}" if result.output else ""
-        raise EnvironmentUnavailable(f"setup {result.ending}: correct its text{said}", environment=environment.id)
+        raise EnvironmentUnavailable(
+            f"setup {result.ending}: correct its text{said}", environment=environment.id
+        )
 
 
 def _differing(record: EnvironmentRecord, backend: Backend, given: Mapping[str, Any]) -> list[str]:
-    """The options the caller named, or that its kind always compares, that the living one was not opened with."""
+    """The options the caller named, or that its kind always compares, that the living one was not
+    opened with.
+    """
     if record.kind != backend.kind:
         return ["kind"]
     # Through JSON as the record went, so that a tuple equals the list it was stored as.

@@ -16,7 +16,9 @@ REPLACING_SECONDS = 0.05
 
 
 class Pool:
-    """Keeps `size` environments of one kind and one set of options ready; each that is taken is replaced."""
+    """Keeps `size` environments of one kind and one set of options ready; each that is taken is
+    replaced.
+    """
 
     def __init__(self, size: int, start: Callable[[], Awaitable[Environment]]) -> None:
         self.size = size
@@ -28,7 +30,9 @@ class Pool:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        return f"<Pool of {self.size}: {len(self._ready)} ready, {len(self._starting)} on their way>"
+        return (
+            f"<Pool of {self.size}: {len(self._ready)} ready, {len(self._starting)} on their way>"
+        )
 
     @property
     def ids(self) -> list[str]:
@@ -47,7 +51,9 @@ class Pool:
             task.add_done_callback(self._starting.discard)
 
     async def resize(self, size: int) -> None:
-        """Returns when so many are ready, or could not be started; those that are too many are ended."""
+        """Returns when so many are ready, or could not be started; those that are too many are
+        ended.
+        """
         self.size = size
         self.fill()
         await self._filled()
@@ -60,7 +66,9 @@ class Pool:
             await asyncio.wait(self._starting)
 
     async def take(self, task: str) -> Environment | None:
-        """A prepared environment, given to this task, whose lock the caller holds; None if none is ready."""
+        """A prepared environment, given to this task, whose lock the caller holds; None if none is
+        ready.
+        """
         try:
             while self._ready:
                 environment = self._ready.popleft()

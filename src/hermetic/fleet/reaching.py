@@ -1,4 +1,7 @@
-"""Attaching to the environment of a record. Only proof counts as gone; every other failure may pass."""
+"""Attaching to the environment of a record.
+
+Only proof counts as gone; every other failure may pass.
+"""
 
 import asyncio
 import resource
@@ -30,12 +33,18 @@ class Attached(NamedTuple):
 
 
 async def reach(
-    record: EnvironmentRecord, records: Records, patience: float | None = None, *, observes: bool = False
+    record: EnvironmentRecord,
+    records: Records,
+    patience: float | None = None,
+    *,
+    observes: bool = False,
 ) -> Attached | None:
-    """Attaches to the environment of a record; None with proof that it is gone. One that observes prolongs no lease.
+    """Attaches to the environment of a record; None with proof that it is gone. One that observes
+    prolongs no lease.
 
-    Proof is an ended process or container, a socket without listener, or the answer of another resident. Raises
-    Unreachable after `patience` seconds if it may live: it is stalled, full or busy.
+    Proof is an ended process or container, a socket without listener, or the answer of another
+    resident. Raises Unreachable after `patience` seconds if it may live: it is stalled, full or
+    busy.
     """
     backend = catalog.find(record.kind)(record.options)
     link = link_to(backend, record, records, observes=observes)
@@ -47,7 +56,9 @@ async def reach(
         except ConnectionRefusedError:
             return None
         except (OSError, EnvironmentUnavailable) as error:
-            if isinstance(error, FileNotFoundError | Unanswered | Silent) and await _is_gone(backend, record, error):
+            if isinstance(error, FileNotFoundError | Unanswered | Silent) and await _is_gone(
+                backend, record, error
+            ):
                 return None
             problem = unreachable(error, record, records.stalled_since(record.id))
             is_passing = isinstance(problem, Unreachable) and problem.state != "broken"
@@ -64,21 +75,33 @@ async def reach(
     return Attached(backend, record, link)
 
 
-def check_of(backend: Backend, id: str, options: Mapping[str, Any], slack: float = 0.0) -> dict[str, Any]:
-    """The check by which the janitor finds out whether a resident that this host cannot see has ended."""
+def check_of(
+    backend: Backend, id: str, options: Mapping[str, Any], slack: float = 0.0
+) -> dict[str, Any]:
+    """The check by which the janitor finds out whether a resident that this host cannot see has
+    ended.
+    """
     lease, unattended = options.get("lease", LEASE), options.get("unattended", UNATTENDED)
     orphans = getattr(backend, "orphans", False)
-    return liveness_check(id, lease + slack, unattended, getattr(backend, "variables", ()), orphans=orphans)
+    return liveness_check(
+        id, lease + slack, unattended, getattr(backend, "variables", ()), orphans=orphans
+    )
 
 
 Connected = Callable[[socket.socket], object]
 
 
 def link_to(
-    backend: Backend, record: EnvironmentRecord, records: Records, on_connect: Connected = lambda stream: None, *,
+    backend: Backend,
+    record: EnvironmentRecord,
+    records: Records,
+    on_connect: Connected = lambda stream: None,
+    *,
     observes: bool = False,
-) -> Link:  # fmt: skip
-    """A link to the resident of a record, not yet open; `on_connect` is called with each new stream."""
+) -> Link:
+    """A link to the resident of a record, not yet open; `on_connect` is called with each new
+    stream.
+    """
 
     async def dial() -> socket.socket:
         stream = await backend.reach(record)
@@ -88,9 +111,15 @@ def link_to(
     silence = getattr(backend, "answers_within", STALL)
     stall = Stall(records, record, backend)
     return Link(
-        dial, record.token, environment=record.id, silence=silence, on_stall=stall.changed, observes=observes,
-        keepalive=max(SILENCE, 2 * silence), drops=not getattr(backend, "notices_silence", False),
-    )  # fmt: skip
+        dial,
+        record.token,
+        environment=record.id,
+        silence=silence,
+        on_stall=stall.changed,
+        observes=observes,
+        keepalive=max(SILENCE, 2 * silence),
+        drops=not getattr(backend, "notices_silence", False),
+    )
 
 
 class Stall:
@@ -121,7 +150,9 @@ class Stall:
 
 
 async def _is_gone(backend: Backend, record: EnvironmentRecord, error: Exception) -> bool:
-    """Whether the resident's process or container has ended; kinds that cannot see it take a missing socket for it."""
+    """Whether the resident's process or container has ended; kinds that cannot see it take a
+    missing socket for it.
+    """
     see = getattr(backend, "is_gone", None)
     try:
         return isinstance(error, FileNotFoundError) if see is None else bool(await see(record))
@@ -129,7 +160,9 @@ async def _is_gone(backend: Backend, record: EnvironmentRecord, error: Exception
         return False
 
 
-def unreachable(error: Exception, record: EnvironmentRecord, since: float | None) -> EnvironmentUnavailable:
+def unreachable(
+    error: Exception, record: EnvironmentRecord, since: float | None
+) -> EnvironmentUnavailable:
     """The error for an environment that may live: its state, since when, and advice."""
     name = record.task or record.id
     seen = "" if since is None else f" (seen first {time.time() - since:.0f} s ago)"
@@ -156,7 +189,9 @@ def scarce(error: OSError) -> Unreachable | None:
     """The error for a lack of descriptors or memory; None for another one."""
     if not is_scarce(error):
         return None
-    return Unreachable(f"no environment can be opened now: {error.strerror}; {_scarcity()}", state="busy")
+    return Unreachable(
+        f"no environment can be opened now: {error.strerror}; {_scarcity()}", state="busy"
+    )
 
 
 def _scarcity() -> str:

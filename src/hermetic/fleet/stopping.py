@@ -1,4 +1,6 @@
-"""Stops agents: their processes are frozen or ended, and their tool calls held, until a person releases them."""
+"""Stops agents: their processes are frozen or ended, and their tool calls held, until a person
+releases them.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,13 +27,17 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
     environment: str  # id
     task: str | None
     processes: int = 0  # that were frozen, ended, or go on
-    problem: str = ""  # why its processes could not be reached; its calls are held or released all the same
+    # why its processes could not be reached; its calls are held or released all the same
+    problem: str = ""
 
 
-async def stop(records: Records, ids: Sequence[str] | None, mode: Mode, by: str = "") -> list[Stopped]:
+async def stop(
+    records: Records, ids: Sequence[str] | None, mode: Mode, by: str = ""
+) -> list[Stopped]:
     """Holds the tool calls of these environments first, then freezes or ends their processes.
 
-    None: of all environments, also of those that are opened later. What a person started there runs on.
+    None: of all environments, also of those that are opened later. What a person started there runs
+    on.
     """
     for id in [None] if ids is None else ids:
         holds.hold(id, mode, by)

@@ -1,7 +1,9 @@
-"""The Python names of Hermes Agent's execution layer, on top of Hermetic: same arguments, same shapes of answers.
+"""The Python names of Hermes Agent's execution layer, on top of Hermetic: same arguments, same
+shapes of answers.
 
-Settings are those of the command line and Hermes' own variables (`TERMINAL_*`); they are read with the first call, and
-again after `cleanup_all_environments`. Every name is resolved on first use. See docs/hermes.md.
+Settings are those of the command line and Hermes' own variables (`TERMINAL_*`); they are read with
+the first call, and again after `cleanup_all_environments`. Every name is resolved on first use. See
+docs/hermes.md.
 """
 
 from importlib import import_module
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
     from hermetic.hermes.terminal import cleanup_all_environments as cleanup_all_environments
     from hermetic.hermes.terminal import cleanup_vm as cleanup_vm
     from hermetic.hermes.terminal import clear_task_env_overrides as clear_task_env_overrides
-    from hermetic.hermes.terminal import get_active_environments_info as get_active_environments_info
+    from hermetic.hermes.terminal import (
+        get_active_environments_info as get_active_environments_info,
+    )
     from hermetic.hermes.terminal import register_task_env_overrides as register_task_env_overrides
     from hermetic.hermes.terminal import set_approval_callback as set_approval_callback
     from hermetic.hermes.terminal import set_interrupt_event as set_interrupt_event

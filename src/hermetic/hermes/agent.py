@@ -1,4 +1,6 @@
-"""Calls of Hermes Agent through the toolbox: with its settings, its user, its interrupts, its notices and its tasks."""
+"""Calls of Hermes Agent through the toolbox: with its settings, its user, its interrupts, its
+notices and its tasks.
+"""
 
 import contextlib
 import hashlib
@@ -32,7 +34,10 @@ GATE_SECONDS = 30.0  # after Hermes' own timeout, which is the one that counts
 
 
 class Executor:
-    """Runs the tools of one Hermes process. Its toolbox is made with the first call, from the settings of then."""
+    """Runs the tools of one Hermes process.
+
+    Its toolbox is made with the first call, from the settings of then.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,14 +49,26 @@ class Executor:
         return f"<Executor{'' if self._made is None else f' in {self._made.kind}'}>"
 
     def call(
-        self, name: str, arguments: Fields, task_id: str | None, session_id: str | None, enabled: Collection[str] | None
+        self,
+        name: str,
+        arguments: Fields,
+        task_id: str | None,
+        session_id: str | None,
+        enabled: Collection[str] | None,
     ) -> Fields:
-        """The answer of a tool. Never an exception: the agent would run its own tool then, or end its turn."""
+        """The answer of a tool.
+
+        Never an exception: the agent would run its own tool then, or end its turn.
+        """
         try:
             host = self._host()
             task = self._prepared(host, task_id)
             asked, note = _without_promises(name, arguments)
-            tools = SANDBOX_ALLOWED_TOOLS.intersection(enabled or ()) if name == "execute_code" else None
+            tools = (
+                SANDBOX_ALLOWED_TOOLS.intersection(enabled or ())
+                if name == "execute_code"
+                else None
+            )
             with self._shadows.gate.starting():
                 answer = host.call(name, asked, task, _caller(name), script_tools=tools)
                 self._shadows.seen(host, name, asked, answer, task, task_id)
@@ -103,14 +120,18 @@ def _read_settings() -> None:
 
 
 def _configured(settings: Settings) -> Settings:
-    """The settings with those of Hermes' configuration file that no variable carries. Raises ConfigError."""
+    """The settings with those of Hermes' configuration file that no variable carries.
+
+    Raises ConfigError.
+    """
     from hermes_cli.config import load_config
     from tools.env_passthrough import get_all_passthrough
 
     config = load_config()
     asks, code = (config.get(name) or {} for name in ("approvals", "code_execution"))
     seconds = [float(asks.get(name) or 0) for name in ("timeout", "gateway_timeout")]
-    # Hermes' own gate is asked, whatever its variables would mean elsewhere, and it has its own timeout.
+    # Hermes' own gate is asked, whatever its variables would mean elsewhere, and it has its own
+    # timeout.
     approvals = msgspec.structs.replace(
         settings.approvals,
         answers="nobody",
@@ -125,11 +146,16 @@ def _configured(settings: Settings) -> Settings:
     if option := PASSED.get(settings.environment.kind):
         # Hermes leaves out the credentials of its own providers.
         options[option] = (*options.get(option, ()), *sorted(get_all_passthrough()))
-    return msgspec.structs.replace(settings, approvals=approvals, code_execution=scripts, options=options)
+    return msgspec.structs.replace(
+        settings, approvals=approvals, code_execution=scripts, options=options
+    )
 
 
 def _gateway_key() -> str:
-    """The key of a gateway's session; empty elsewhere. Sessions of a gateway belong to different people."""
+    """The key of a gateway's session; empty elsewhere.
+
+    Sessions of a gateway belong to different people.
+    """
     from gateway.session_context import get_session_env
     from tools.approval import get_current_session_key
 
@@ -139,7 +165,9 @@ def _gateway_key() -> str:
 
 
 def _without_promises(name: str, arguments: Fields) -> tuple[Fields, Fields]:
-    """The arguments without notices that nothing could deliver, and fields of the answer that say so."""
+    """The arguments without notices that nothing could deliver, and fields of the answer that say
+    so.
+    """
     from gateway.session_context import async_delivery_supported
 
     promises = ("notify_on_complete", "watch_patterns", "check_interval")
@@ -150,7 +178,9 @@ def _without_promises(name: str, arguments: Fields) -> tuple[Fields, Fields]:
 
 
 def _offer(host: Host, task: str, key: str) -> None:
-    """Gives Hermes' own modules (images, stored results) the environment of the task, under the name they look for."""
+    """Gives Hermes' own modules (images, stored results) the environment of the task, under the
+    name they look for.
+    """
     from tools import terminal_tool
 
     with terminal_tool._env_lock:
@@ -183,7 +213,8 @@ def _caller(tool: str) -> Caller:
     from tools.terminal_tool import _get_sudo_password_callback
     from tools.thread_context import propagate_context_to_thread
 
-    ask, turn = propagate_context_to_thread(_ask), threading.Lock()  # a context is entered once at a time
+    # a context is entered once at a time
+    ask, turn = propagate_context_to_thread(_ask), threading.Lock()
     type_password = _get_sudo_password_callback()
     began = time.monotonic()
     activity = {"last_touch": began, "start": began}
@@ -196,7 +227,12 @@ def _caller(tool: str) -> Caller:
     def password(prompt: str) -> str | None:
         return None if type_password is None else type_password() or None
 
-    return Caller(approve, password, is_interrupted, lambda: touch_activity_if_due(activity, f"{tool} running"))
+    return Caller(
+        approve,
+        password,
+        is_interrupted,
+        lambda: touch_activity_if_due(activity, f"{tool} running"),
+    )
 
 
 def _ask(tool: str, request: ApprovalRequest) -> Answer | Denial:
@@ -206,10 +242,16 @@ def _ask(tool: str, request: ApprovalRequest) -> Answer | Denial:
     if _get_approval_mode() == "off":
         return "once"
     exact = [need.exact for need in request.needs]
-    key = hashlib.sha256("\n".join(exact).encode()).hexdigest()[:24] if all(exact) else secrets.token_hex(12)
+    key = (
+        hashlib.sha256("\n".join(exact).encode()).hexdigest()[:24]
+        if all(exact)
+        else secrets.token_hex(12)
+    )
     done = "; ".join(dict.fromkeys(need.decoded for need in request.needs)) or request.command
     said = request_tool_approval(tool, f"{request.reason}\n{done}", rule_key=f"hermetic:{key}")
-    return "once" if said.get("approved") else Denial(said.get("message") or "the user has denied it")
+    return (
+        "once" if said.get("approved") else Denial(said.get("message") or "the user has denied it")
+    )
 
 
 # -- tools of Hermes that scripts may call
@@ -230,7 +272,12 @@ class ExtractArguments(msgspec.Struct, frozen=True, kw_only=True):
 def _web_tools() -> list[Tool[Any]]:
     return [
         Tool("web_search", "Searches the web.", SearchArguments, _by_hermes("web_search")),
-        Tool("web_extract", "Reads web pages as markdown.", ExtractArguments, _by_hermes("web_extract")),
+        Tool(
+            "web_extract",
+            "Reads web pages as markdown.",
+            ExtractArguments,
+            _by_hermes("web_extract"),
+        ),
     ]
 
 
@@ -238,7 +285,11 @@ def _by_hermes(name: str) -> Any:
     async def run(task: Any, arguments: msgspec.Struct) -> Fields:
         from tools.registry import registry
 
-        given = {word: value for word, value in msgspec.structs.asdict(arguments).items() if value is not None}
+        given = {
+            word: value
+            for word, value in msgspec.structs.asdict(arguments).items()
+            if value is not None
+        }
         answer = await in_thread(lambda: registry.dispatch(name, given, task_id=task.id))
         try:
             found = json.loads(answer)

@@ -11,7 +11,10 @@ TIMEOUT = 60.0  # seconds
 
 
 class AgentEnvironment:
-    """What Hermes' own modules need of an environment. They are trusted, and do not disturb the model's shell."""
+    """What Hermes' own modules need of an environment.
+
+    They are trusted, and do not disturb the model's shell.
+    """
 
     _persistent = True  # it outlives a turn
     env: dict[str, str] = {}  # noqa: RUF012 (Hermes reads it)
@@ -37,10 +40,18 @@ class AgentEnvironment:
         return self._cwd
 
     def execute(
-        self, command: str, cwd: str = "", *, timeout: float | None = None, stdin_data: str | None = None, **_: Any
+        self,
+        command: str,
+        cwd: str = "",
+        *,
+        timeout: float | None = None,
+        stdin_data: str | None = None,
+        **_: Any,
     ) -> Fields:
         """Runs a command in a shell of its own: `output` and `returncode`."""
-        return self._host.execute(self._task, command, cwd or self.cwd, timeout or TIMEOUT, stdin_data)
+        return self._host.execute(
+            self._task, command, cwd or self.cwd, timeout or TIMEOUT, stdin_data
+        )
 
     def get_temp_dir(self) -> str:
         """The directory there for short-lived files."""

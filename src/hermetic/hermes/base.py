@@ -1,7 +1,7 @@
 """The base class of environments by its Hermes name: a subclass only starts bash, the rest is here.
 
-A command runs in a new bash. What it leaves behind is stored in a file at its end, from which the next one begins:
-exported variables, functions, aliases, and the directory.
+A command runs in a new bash. What it leaves behind is stored in a file at its end, from which the
+next one begins: exported variables, functions, aliases, and the directory.
 """
 
 import contextlib
@@ -23,7 +23,8 @@ INTERRUPTED = "[Command interrupted]"
 ENDING_SECONDS = 2.0  # for a killed process, and for its last output
 LONGEST_PATH = 4096
 
-# Writes the state of the shell to the file $1, whole or not at all. Exported variables that are not in it were unset.
+# Writes the state of the shell to the file $1, whole or not at all. Exported variables that are not
+# in it were unset.
 SAVE = r"""
 umask 077
 { printf '%s\n' 'for __hermetic_name in $(compgen -e); do' \
@@ -58,7 +59,12 @@ class BaseEnvironment:
 
     # -- methods of subclasses
     def _run_bash(
-        self, cmd_string: str, *, login: bool = False, timeout: float = 120, stdin_data: str | None = None
+        self,
+        cmd_string: str,
+        *,
+        login: bool = False,
+        timeout: float = 120,
+        stdin_data: str | None = None,
     ) -> ProcessHandle:
         """Starts bash with a script, and returns at once. stderr goes to stdout."""
         raise NotImplementedError(f"{type(self).__name__} must implement _run_bash()")
@@ -80,7 +86,10 @@ class BaseEnvironment:
 
     # -- for callers
     def init_session(self) -> None:
-        """Reads the profile of a login shell once. Where that fails, every command runs in a login shell."""
+        """Reads the profile of a login shell once.
+
+        Where that fails, every command runs in a login shell.
+        """
         mark = _new_mark()
         script = f"{self._saving()}\nbuiltin cd -- {quote_directory(self.cwd)} 2>/dev/null\n{_report(mark)}"
         try:
@@ -95,9 +104,18 @@ class BaseEnvironment:
         self._take_cwd(result, mark)
 
     def execute(
-        self, command: str, cwd: str = "", *, timeout: float | None = None, stdin_data: str | None = None, **_: Any
+        self,
+        command: str,
+        cwd: str = "",
+        *,
+        timeout: float | None = None,
+        stdin_data: str | None = None,
+        **_: Any,
     ) -> Fields:
-        """Runs a command: `output`, with stderr in it, and `returncode`; 124 after a timeout, 130 when interrupted."""
+        """Runs a command:
+
+        `output`, with stderr in it, and `returncode`; 124 after a timeout, 130 when interrupted.
+        """
         seconds = self._seconds(timeout)
         self._before_execute()
         mark, stdin = _new_mark(), stdin_data
@@ -105,15 +123,21 @@ class BaseEnvironment:
         if stdin is not None and self._stdin_mode == "heredoc":
             text, stdin = f"{text} {_heredoc(stdin)}", None
         script = self._wrapped(text, cwd, mark)
-        proc = self._run_bash(script, login=not self._snapshot_ready, timeout=seconds, stdin_data=stdin)
+        proc = self._run_bash(
+            script, login=not self._snapshot_ready, timeout=seconds, stdin_data=stdin
+        )
         result = self._wait_for_process(proc, seconds, mark)
         self._take_cwd(result, mark)
         return result
 
     def start_bash(self, command: str, cwd: str, timeout: float) -> ProcessHandle:
-        """A handle for a command that runs on, with the state of the session; it changes none of it."""
+        """A handle for a command that runs on, with the state of the session; it changes none of
+        it.
+        """
         state = self._sourced()
-        script = f"{state}builtin cd -- {quote_directory(cwd)} || exit 126\neval {shlex.quote(command)}"
+        script = (
+            f"{state}builtin cd -- {quote_directory(cwd)} || exit 126\neval {shlex.quote(command)}"
+        )
         return self._run_bash(script, login=not self._snapshot_ready, timeout=timeout)
 
     def stop(self) -> None:
@@ -127,11 +151,17 @@ class BaseEnvironment:
     # -- one command
     def _seconds(self, timeout: float | None) -> float:
         if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout must be seconds above zero, not {timeout!r}; leave it out for {self.timeout}")
+            raise ValueError(
+                f"timeout must be seconds above zero, not {timeout!r}; leave it out for {self.timeout}"
+            )
         return self.timeout if timeout is None else timeout
 
     def _sourced(self) -> str:
-        return f". {shlex.quote(self._snapshot_path)} 2>/dev/null || true\n" if self._snapshot_ready else ""
+        return (
+            f". {shlex.quote(self._snapshot_path)} 2>/dev/null || true\n"
+            if self._snapshot_ready
+            else ""
+        )
 
     def _saving(self) -> str:
         return f"({SAVE.replace('{snapshot}', shlex.quote(self._snapshot_path))})"
@@ -139,11 +169,15 @@ class BaseEnvironment:
     def _wrapped(self, text: str, cwd: str, mark: str) -> str:
         """The script around a command: state before it, and after it, also where it calls `exit`."""
         save = f"{self._saving()} 2>/dev/null" if self._snapshot_ready else ":"
-        after = f"__hermetic_status=$?; trap - EXIT; {save}\n{_report(mark)}; exit $__hermetic_status"
+        after = (
+            f"__hermetic_status=$?; trap - EXIT; {save}\n{_report(mark)}; exit $__hermetic_status"
+        )
         return f"{self._sourced()}{self._entered(cwd)}trap {shlex.quote(after)} EXIT\n{text}\n"
 
     def _entered(self, cwd: str) -> str:
-        """Enters a given directory, or exits with 126; from the session's own, if it is gone, the nearest one above."""
+        """Enters a given directory, or exits with 126; from the session's own, if it is gone, the
+        nearest one above.
+        """
         if cwd:
             return f"builtin cd -- {quote_directory(cwd)} || exit 126\n"
         return (
@@ -154,7 +188,9 @@ class BaseEnvironment:
         )
 
     def _wait_for_process(self, proc: ProcessHandle, timeout: float, mark: str = "") -> Fields:
-        """The result of a started process; it is killed after the timeout, by an interrupt and by an exception."""
+        """The result of a started process; it is killed after the timeout, by an interrupt and by
+        an exception.
+        """
         drain, caller, deadline = Drain(proc, mark), shared.caller(), time.monotonic() + timeout
         line, code = "", 0
         try:

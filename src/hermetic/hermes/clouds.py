@@ -15,8 +15,8 @@ _log = logging.getLogger("hermetic.hermes")
 class ModalEnvironment(HermeticEnvironment):
     """Commands run in a sandbox of Modal.
 
-    With `persistent_filesystem`, `cleanup` saves the files as a snapshot; the next object of the task starts from it.
-    `modal_sandbox_kwargs` are arguments of `Sandbox.create`.
+    With `persistent_filesystem`, `cleanup` saves the files as a snapshot; the next object of the
+    task starts from it. `modal_sandbox_kwargs` are arguments of `Sandbox.create`.
     """
 
     def __init__(
@@ -40,7 +40,8 @@ class ModalEnvironment(HermeticEnvironment):
 class DaytonaEnvironment(HermeticEnvironment):
     """Commands run in a sandbox of Daytona, of whole GiB.
 
-    With `persistent_filesystem`, `cleanup` stops the sandbox `hermes-TASK`, and the next object of the task starts it.
+    With `persistent_filesystem`, `cleanup` stops the sandbox `hermes-TASK`, and the next object of
+    the task starts it.
     """
 
     def __init__(
@@ -58,11 +59,16 @@ class DaytonaEnvironment(HermeticEnvironment):
             _log.warning("a disk of %d MiB was asked for; Daytona has at most %d", disk, MOST_DISK)
         directory = "~" if cwd == "/home/daytona" else cwd
         options: dict[str, Any] = {
-            "image": image, "cwd": directory, "persistent": persistent_filesystem,
-            "labels": {"hermes_task_id": task_id}, **limits_of(cpu, memory, min(disk, MOST_DISK)),
-        }  # fmt: skip
+            "image": image,
+            "cwd": directory,
+            "persistent": persistent_filesystem,
+            "labels": {"hermes_task_id": task_id},
+            **limits_of(cpu, memory, min(disk, MOST_DISK)),
+        }
         options |= {"name": f"hermes-{task_id}"} if persistent_filesystem else {}
-        super().__init__("daytona", directory, timeout, options, task=_task(task_id, persistent_filesystem))
+        super().__init__(
+            "daytona", directory, timeout, options, task=_task(task_id, persistent_filesystem)
+        )
 
 
 def _task(task_id: str, is_persistent: bool) -> str | None:

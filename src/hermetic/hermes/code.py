@@ -1,4 +1,6 @@
-"""Code mode by its Hermes names: a script that calls tools, its schema, and the module that scripts import."""
+"""Code mode by its Hermes names: a script that calls tools, its schema, and the module that scripts
+import.
+"""
 
 import json
 import os
@@ -69,17 +71,25 @@ collections, ...). Also in hermes_tools:
   retry(fn, max_attempts=3, delay=2) — tries again, with doubling delays"""
 
 
-def execute_code(code: str, task_id: str | None = None, enabled_tools: Collection[str] | None = None) -> str:
+def execute_code(
+    code: str, task_id: str | None = None, enabled_tools: Collection[str] | None = None
+) -> str:
     """Runs a script with the tools that are enabled and that scripts may call; the answer is JSON.
 
-    It has `status` (success, error, timeout, interrupted), `output`, `tool_calls_made`, `duration_seconds`, and `error`
-    if there is one.
+    It has `status` (success, error, timeout, interrupted), `output`, `tool_calls_made`,
+    `duration_seconds`, and `error` if there is one.
     """
     if not code or not code.strip():
         return json.dumps({"error": "No code provided."})
-    usable = SANDBOX_ALLOWED_TOOLS if enabled_tools is None else SANDBOX_ALLOWED_TOOLS.intersection(enabled_tools)
+    usable = (
+        SANDBOX_ALLOWED_TOOLS
+        if enabled_tools is None
+        else SANDBOX_ALLOWED_TOOLS.intersection(enabled_tools)
+    )
     try:
-        answer = shared.host().call("execute_code", {"code": code}, task_id, shared.caller(), script_tools=usable)
+        answer = shared.host().call(
+            "execute_code", {"code": code}, task_id, shared.caller(), script_tools=usable
+        )
     except (ExecutionError, ConfigError) as error:
         answer = {"status": "error", "output": "", "error": str(error)}
     return json.dumps(answered(answer), ensure_ascii=False)
@@ -90,13 +100,25 @@ def answered(answer: Fields) -> Fields:
     return {"tool_calls_made": 0, "duration_seconds": 0.0, **answer}
 
 
-def build_execute_code_schema(enabled_sandbox_tools: Collection[str] | None = None, mode: str | None = None) -> Fields:
-    """The schema of `execute_code`, with the enabled tools that can be used. `mode` has no effect."""
+def build_execute_code_schema(
+    enabled_sandbox_tools: Collection[str] | None = None, mode: str | None = None
+) -> Fields:
+    """The schema of `execute_code`, with the enabled tools that can be used.
+
+    `mode` has no effect.
+    """
     settings = _settings()
     enabled = SANDBOX_ALLOWED_TOOLS if enabled_sandbox_tools is None else set(enabled_sandbox_tools)
-    enabled = enabled - {tool.name for tool in Web(settings.web, os.environ).tools() if tool.missing and tool.missing()}
-    listed = [f"  {name}({words}) -> dict\n    {what} Returns {shape}" for name, (words, shape, what) in STUBS.items()
-              if name in enabled]  # fmt: skip
+    enabled = enabled - {
+        tool.name
+        for tool in Web(settings.web, os.environ).tools()
+        if tool.missing and tool.missing()
+    }
+    listed = [
+        f"  {name}({words}) -> dict\n    {what} Returns {shape}"
+        for name, (words, shape, what) in STUBS.items()
+        if name in enabled
+    ]
     shown = [name for name in ("web_search", "terminal") if name in enabled] or sorted(enabled)[:2]
     example = ", ".join([*shown, "..."])
     limits = settings.code_execution
@@ -129,8 +151,9 @@ def _settings() -> Settings:
 def generate_hermes_tools_module(enabled_tools: Collection[str], transport: str = "uds") -> str:
     """The source of a module with a function for each enabled tool.
 
-    Its calls go to a socket (`uds`, HERMES_RPC_SOCKET) or through files (`file`, HERMES_RPC_DIR), for programs that
-    serve them. Scripts of `execute_code` do not need it: they have `hermes_tools` already.
+    Its calls go to a socket (`uds`, HERMES_RPC_SOCKET) or through files (`file`, HERMES_RPC_DIR),
+    for programs that serve them. Scripts of `execute_code` do not need it: they have `hermes_tools`
+    already.
     """
     names = sorted(SANDBOX_ALLOWED_TOOLS.intersection(enabled_tools))
     return "".join([HEAD, FILE if transport == "file" else SOCKET, HELPERS, *map(_function, names)])
@@ -138,5 +161,7 @@ def generate_hermes_tools_module(enabled_tools: Collection[str], transport: str 
 
 def _function(name: str) -> str:
     words, shape, what = STUBS[name]
-    given = ", ".join(f'"{word}": {word}' for word in (part.split(":")[0].strip() for part in words.split(", ")))
+    given = ", ".join(
+        f'"{word}": {word}' for word in (part.split(":")[0].strip() for part in words.split(", "))
+    )
     return f'\n\ndef {name}({words}):\n    """{what} Returns {shape}."""\n    return _call("{name}", {{{given}}})\n'

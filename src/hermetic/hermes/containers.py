@@ -8,7 +8,11 @@ import re
 import shutil
 import subprocess
 
-PLACES = ("/usr/local/bin/docker", "/opt/homebrew/bin/docker", "/Applications/Docker.app/Contents/Resources/bin/docker")
+PLACES = (
+    "/usr/local/bin/docker",
+    "/opt/homebrew/bin/docker",
+    "/Applications/Docker.app/Contents/Resources/bin/docker",
+)
 LIST_SECONDS, INSPECT_SECONDS, REMOVE_SECONDS = 15.0, 10.0, 30.0
 NEVER = "0001-01-01"  # the engine's date of a container that has not ended
 
@@ -17,7 +21,10 @@ _log = logging.getLogger("hermetic.hermes")
 
 @functools.cache
 def find_docker() -> str | None:
-    """The client of docker or podman: HERMES_DOCKER_BINARY, else on PATH, else in known places; None without one."""
+    """The client of docker or podman:
+
+    HERMES_DOCKER_BINARY, else on PATH, else in known places; None without one.
+    """
     named = os.environ.get("HERMES_DOCKER_BINARY", "")
     candidates = (named if _runs(named) else None, shutil.which("docker"), shutil.which("podman"))
     return next(filter(None, (*candidates, *filter(_runs, PLACES))), None)
@@ -28,7 +35,10 @@ def _runs(path: str) -> bool:
 
 
 def reap_orphan_containers(
-    *, max_age_seconds: float = 600, profile_filter: str | None = None, docker_exe: str | None = None
+    *,
+    max_age_seconds: float = 600,
+    profile_filter: str | None = None,
+    docker_exe: str | None = None,
 ) -> int:
     """Removes containers of Hermes Agent that have ended long ago; returns how many.
 
@@ -50,11 +60,15 @@ def label_value(text: str) -> str:
 
 
 def _reaped(engine: str, id: str, max_age_seconds: float) -> bool:
-    finished = _finished(_said([engine, "inspect", "--format", "{{.State.FinishedAt}}", id], INSPECT_SECONDS) or "")
+    finished = _finished(
+        _said([engine, "inspect", "--format", "{{.State.FinishedAt}}", id], INSPECT_SECONDS) or ""
+    )
     if finished is None:
         return False
     age = (datetime.datetime.now(datetime.UTC) - finished).total_seconds()
-    return age >= max_age_seconds and _said([engine, "rm", "--force", id], REMOVE_SECONDS) is not None
+    return (
+        age >= max_age_seconds and _said([engine, "rm", "--force", id], REMOVE_SECONDS) is not None
+    )
 
 
 def _finished(text: str) -> datetime.datetime | None:
@@ -74,7 +88,9 @@ def _finished(text: str) -> datetime.datetime | None:
 def _said(words: list[str], seconds: float) -> str | None:
     """What the client printed; None when it failed."""
     try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         _log.debug("%s failed: %s", words[1], error)
         return None

@@ -1,4 +1,6 @@
-"""Environments by their Hermes names: local, docker, ssh and singularity, with all arguments, on those of Hermetic."""
+"""Environments by their Hermes names: local, docker, ssh and singularity, with all arguments, on
+those of Hermetic.
+"""
 
 import asyncio
 import contextlib
@@ -37,12 +39,20 @@ _log = logging.getLogger("hermetic.hermes")
 
 
 class HermeticEnvironment(BaseEnvironment):
-    """An environment of Hermetic by the methods of Hermes. The shell keeps its state; nothing is wrapped."""
+    """An environment of Hermetic by the methods of Hermes.
+
+    The shell keeps its state; nothing is wrapped.
+    """
 
     def __init__(
-        self, kind: str, cwd: str, timeout: float, options: Mapping[str, Any], env: dict[str, str] | None = None,
+        self,
+        kind: str,
+        cwd: str,
+        timeout: float,
+        options: Mapping[str, Any],
+        env: dict[str, str] | None = None,
         task: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(cwd, timeout, env)
         self._held: tuple[Portal, Environment] | None = None
 
@@ -55,7 +65,9 @@ class HermeticEnvironment(BaseEnvironment):
             raise RuntimeError(str(error)) from error
         portal, environment = self._held
         # A task that lives already has a shell of its own; so does each object.
-        self._session: Session = environment if task is None else environment.session(self._session_id)
+        self._session: Session = (
+            environment if task is None else environment.session(self._session_id)
+        )
         self._snapshot_ready = True
         self.cwd = portal.call(self._session.state).cwd if task is None else self.cwd
         if task is not None:
@@ -75,9 +87,18 @@ class HermeticEnvironment(BaseEnvironment):
         return self._held
 
     def execute(
-        self, command: str, cwd: str = "", *, timeout: float | None = None, stdin_data: str | None = None, **_: Any
+        self,
+        command: str,
+        cwd: str = "",
+        *,
+        timeout: float | None = None,
+        stdin_data: str | None = None,
+        **_: Any,
     ) -> Fields:
-        """Runs a command: `output`, with stderr in it, and `returncode`; 124 after a timeout, 130 when interrupted."""
+        """Runs a command:
+
+        `output`, with stderr in it, and `returncode`; 124 after a timeout, 130 when interrupted.
+        """
         seconds = self._seconds(timeout)
         self._open()
         self._before_execute()
@@ -93,7 +114,9 @@ class HermeticEnvironment(BaseEnvironment):
     def _run(self, command: str, seconds: float, stdin: str | None) -> Result:
         portal, _ = self._open()
         stop, caller = asyncio.Event(), shared.caller()
-        call = portal.begin(self._session.run, command, timeout=seconds, stdin=stdin, cancel=stop, limit=KEPT)
+        call = portal.begin(
+            self._session.run, command, timeout=seconds, stdin=stdin, cancel=stop, limit=KEPT
+        )
         while not call.wait(LOOK):
             caller.beat()
             if caller.stop():
@@ -111,15 +134,25 @@ class HermeticEnvironment(BaseEnvironment):
         elif isinstance(ending, Lost):
             line = f"[{ending}]"
         output = f"{result.output}\n{line}" if line and result.output else line or result.output
-        return {"output": output, "returncode": -1 if result.exit_code is None else result.exit_code}
+        return {
+            "output": output,
+            "returncode": -1 if result.exit_code is None else result.exit_code,
+        }
 
     def _run_bash(
-        self, cmd_string: str, *, login: bool = False, timeout: float = 120, stdin_data: str | None = None
+        self,
+        cmd_string: str,
+        *,
+        login: bool = False,
+        timeout: float = 120,
+        stdin_data: str | None = None,
     ) -> ProcessHandle:
         """Starts bash with a script there, and returns at once."""
         portal, _ = self._open()
         words = ["bash", "-l", "-c", cmd_string] if login else ["bash", "-c", cmd_string]
-        process = portal.call(self._session.start, words, stdin="null" if stdin_data is None else stdin_data)
+        process = portal.call(
+            self._session.start, words, stdin="null" if stdin_data is None else stdin_data
+        )
         return SessionHandle(portal, process)
 
     def start_bash(self, command: str, cwd: str, timeout: float) -> ProcessHandle:
@@ -154,7 +187,9 @@ class SessionHandle:
         read, write = os.pipe()
         self.stdout = os.fdopen(read, "rb")
         self.pid = process.pid
-        threading.Thread(target=self._fill, args=(write,), name="hermes-handle", daemon=True).start()
+        threading.Thread(
+            target=self._fill, args=(write,), name="hermes-handle", daemon=True
+        ).start()
 
     def __repr__(self) -> str:
         return f"<SessionHandle {self._process.id}>"
@@ -201,7 +236,10 @@ class SessionHandle:
 
     def _fill(self, write: int) -> None:
         at = 0
-        with contextlib.suppress(OSError, ExecutionError), os.fdopen(write, "wb", buffering=0) as pipe:
+        with (
+            contextlib.suppress(OSError, ExecutionError),
+            os.fdopen(write, "wb", buffering=0) as pipe,
+        ):
             while True:
                 chunk = self._portal.call(self._process.read, at, wait=1.0)
                 pipe.write(chunk.data)
@@ -213,17 +251,20 @@ class SessionHandle:
 class LocalEnvironment(HermeticEnvironment):
     """Commands run on this machine, as this user."""
 
-    def __init__(self, cwd: str = "", timeout: float = 60, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, cwd: str = "", timeout: float = 60, env: dict[str, str] | None = None
+    ) -> None:
         directory = os.path.expanduser(cwd) or os.getcwd()
         super().__init__("local", directory, timeout, {"cwd": directory, "env": env or {}}, env)
 
 
 class DockerEnvironment(HermeticEnvironment):
-    """Commands run in a hardened container of docker, or of podman where `find_docker` finds only that.
+    """Commands run in a hardened container of docker, or of podman where `find_docker` finds only
+    that.
 
-    With `persist_across_processes` the container belongs to the task: it outlives `cleanup` by its lease, and the next
-    object of the task uses it, unless image, mounts, network or limits differ: then a new one takes its place.
-    A limit of 0 is that of the kind: one core, 5 GiB.
+    With `persist_across_processes` the container belongs to the task: it outlives `cleanup` by its
+    lease, and the next object of the task uses it, unless image, mounts, network or limits differ:
+    then a new one takes its place. A limit of 0 is that of the kind: one core, 5 GiB.
     """
 
     def __init__(
@@ -261,12 +302,19 @@ class DockerEnvironment(HermeticEnvironment):
         if run_as_host_user:
             options["user"] = f"{os.geteuid()}:{os.getegid()}"
         kind = "podman" if os.path.basename(find_docker() or "") == "podman" else "docker"
-        task = f"hermes-{profile()}-{task_id}" if persist_across_processes or persistent_filesystem else None
+        task = (
+            f"hermes-{profile()}-{task_id}"
+            if persist_across_processes or persistent_filesystem
+            else None
+        )
         super().__init__(kind, directory, timeout, options, variables, task)
-        self._run(f"mkdir -p {WORKSPACE} 2>/dev/null || true", timeout, None)  # where nothing is mounted there
+        # where nothing is mounted there
+        self._run(f"mkdir -p {WORKSPACE} 2>/dev/null || true", timeout, None)
 
     def cleanup(self, *, force_remove: bool = False) -> None:
-        """Leaves a container of a task to its lease; ends any other one, and with `force_remove` every one."""
+        """Leaves a container of a task to its lease; ends any other one, and with `force_remove`
+        every one.
+        """
         self._close(remove=force_remove or not self._is_kept)
 
     def wait_for_cleanup(self, timeout: float = 30.0) -> bool:
@@ -275,7 +323,10 @@ class DockerEnvironment(HermeticEnvironment):
 
 
 class SSHEnvironment(HermeticEnvironment):
-    """Commands run on another machine, by OpenSSH's own client. `settings` are further ones of ssh_config(5)."""
+    """Commands run on another machine, by OpenSSH's own client.
+
+    `settings` are further ones of ssh_config(5).
+    """
 
     def __init__(
         self,
@@ -291,7 +342,12 @@ class SSHEnvironment(HermeticEnvironment):
         if not host or not user:
             raise ValueError("SSHEnvironment needs host and user")
         self.host, self.user, self.port, self.key_path = host, user, port, key_path
-        options: dict[str, Any] = {"host": host, "user": user, "cwd": cwd, "settings": dict(settings or {})}
+        options: dict[str, Any] = {
+            "host": host,
+            "user": user,
+            "cwd": cwd,
+            "settings": dict(settings or {}),
+        }
         options |= {"port": port} if port != 22 else {}
         options |= {"key": key_path} if key_path else {}
         super().__init__("ssh", cwd, timeout, options)
@@ -350,11 +406,17 @@ def _texts(given: object, name: str) -> list[str]:
 
 
 def _variables(given: Mapping[str, Any] | None) -> dict[str, str]:
-    """Variables as texts; those with an invalid name or a value that is no plain one are left out with a warning."""
+    """Variables as texts; those with an invalid name or a value that is no plain one are left out
+    with a warning.
+    """
     found: dict[str, str] = {}
     for name, value in (given or {}).items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        if not isinstance(value, str | int | float) or not isinstance(name, str) or fault_of({name: text}):
+        if (
+            not isinstance(value, str | int | float)
+            or not isinstance(name, str)
+            or fault_of({name: text})
+        ):
             _log.warning("the variable %r was left out: it has no valid name or value", name)
         else:
             found[name] = text

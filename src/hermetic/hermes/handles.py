@@ -1,4 +1,6 @@
-"""Process handles, as `_run_bash` returns them: their output, their end, and background processes made of them."""
+"""Process handles, as `_run_bash` returns them: their output, their end, and background processes
+made of them.
+"""
 
 import codecs
 import contextlib
@@ -44,13 +46,17 @@ class ProcessHandle(Protocol):
 class ThreadedProcessHandle:
     """A handle around a blocking function that returns (output, exit code); `cancel` ends it early."""
 
-    def __init__(self, function: Callable[[], tuple[str, int]], cancel: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self, function: Callable[[], tuple[str, int]], cancel: Callable[[], object] | None = None
+    ) -> None:
         self._cancel = cancel
         self._is_done = threading.Event()
         self.returncode: int | None = None
         read, write = os.pipe()
         self.stdout = os.fdopen(read, "rb")
-        threading.Thread(target=self._work, args=(function, write), name="hermes-call", daemon=True).start()
+        threading.Thread(
+            target=self._work, args=(function, write), name="hermes-call", daemon=True
+        ).start()
 
     def _work(self, function: Callable[[], tuple[str, int]], write: int) -> None:
         try:
@@ -89,7 +95,10 @@ def end(handle: ProcessHandle) -> None:
 
 
 class Drain:
-    """Reads a process's output on a thread. A child that holds the pipe is read on, and dropped, to its end."""
+    """Reads a process's output on a thread.
+
+    A child that holds the pipe is read on, and dropped, to its end.
+    """
 
     def __init__(self, handle: ProcessHandle, until: str = "") -> None:
         self._stream = handle.stdout
@@ -147,12 +156,16 @@ class Drain:
                     self._sizes[1] -= len(self._tail.popleft())
         self._last = (self._last + text)[-8192:]
         last = self._last.rstrip("\n")
-        if self._until and last.endswith(self._until) and last.count(self._until) > 1:  # it stands on both sides
+        # it stands on both sides
+        if self._until and last.endswith(self._until) and last.count(self._until) > 1:
             self.is_done.set()
 
 
 def settle(handle: ProcessHandle, drain: Drain) -> bool:
-    """Whether it has ended. The rest of its output is awaited shortly, should a child of it hold the pipe."""
+    """Whether it has ended.
+
+    The rest of its output is awaited shortly, should a child of it hold the pipe.
+    """
     if handle.poll() is None:
         return False
     drain.is_done.wait(SETTLING)
@@ -186,7 +199,9 @@ class HandleProcess:
         return self._type(action, given.get("data", ""))
 
     def _type(self, action: str, data: str) -> Fields:
-        write, close = (getattr(self._handle, name, None) for name in ("write_input", "close_input"))
+        write, close = (
+            getattr(self._handle, name, None) for name in ("write_input", "close_input")
+        )
         if write is None or close is None:
             return {"status": "error", "error": TYPED}
         if action == "close":
@@ -197,11 +212,19 @@ class HandleProcess:
         return {"status": "ok", "bytes_written": len(text.encode())}
 
     def _described(self) -> Fields:
-        found: Fields = {"session_id": self.id, "pid": self.pid, "uptime_seconds": time.time() - self._start}
+        found: Fields = {
+            "session_id": self.id,
+            "pid": self.pid,
+            "uptime_seconds": time.time() - self._start,
+        }
         if not settle(self._handle, self._drain):
             return found | {"status": "running"}
         reason = "killed" if self._killed_by else "exited"
-        found |= {"status": "exited", "exit_code": self._handle.returncode, "completion_reason": reason}
+        found |= {
+            "status": "exited",
+            "exit_code": self._handle.returncode,
+            "completion_reason": reason,
+        }
         return found | ({"termination_source": self._killed_by} if self._killed_by else {})
 
     def _lines(self, limit: int, offset: int) -> Fields:

@@ -29,18 +29,26 @@ LOOK = 0.1  # seconds between two looks at an interrupt, which is only a flag
 AGENT_SESSION = "agent"  # the shell of commands that the agent runs for itself
 AGENT_OUTPUT = 64 << 20  # bytes
 FOLLOWED_OUTPUT = 8192  # bytes
-SHARED = ("docker", "podman")  # kinds whose tasks other processes find, unless the settings say otherwise
-NOBODY = Denial("nobody can be asked here; do it in another way, or tell the user what you need", "nobody")
+# kinds whose tasks other processes find, unless the settings say otherwise
+SHARED = ("docker", "podman")
+NOBODY = Denial(
+    "nobody can be asked here; do it in another way, or tell the user what you need", "nobody"
+)
 # Override of a task → option, by kind.
 IMAGES = {
-    "docker": "docker_image", "podman": "docker_image", "apptainer": "singularity_image", "modal": "modal_image",
+    "docker": "docker_image",
+    "podman": "docker_image",
+    "apptainer": "singularity_image",
+    "modal": "modal_image",
     "daytona": "daytona_image",
-}  # fmt: skip
+}
 
 
 @dataclass
 class Caller:
-    """The ways from one call back to its thread: who approves, who types a password, and whether to stop."""
+    """The ways from one call back to its thread: who approves, who types a password, and whether to
+    stop.
+    """
 
     approve: Callable[[ApprovalRequest], Answer | Denial] = lambda request: NOBODY
     password: Callable[[str], str | None] = lambda prompt: None
@@ -56,7 +64,12 @@ _current: ContextVar[Caller | None] = ContextVar("hermes_caller", default=None)
 class Host:
     """A toolbox with settings of Hermes. Threads may share it; close it."""
 
-    def __init__(self, settings: Settings, on_notice: Callable[[Notice], object], tools: Collection[Tool[Any]] = ()):
+    def __init__(
+        self,
+        settings: Settings,
+        on_notice: Callable[[Notice], object],
+        tools: Collection[Tool[Any]] = (),
+    ):
         self.kind = settings.environment.kind
         self.settings = settings
         # Other kinds have nothing that could outlive this process usefully: each task is its own.
@@ -101,7 +114,9 @@ class Host:
     ) -> Fields:
         """The tool's answer. Meanwhile the caller's thread looks for an interrupt."""
         with self._calling(caller, self.task(task_id)) as task:
-            call = self._portal.begin(self.toolbox.call, tool, arguments, task_id=task, script_tools=script_tools)
+            call = self._portal.begin(
+                self.toolbox.call, tool, arguments, task_id=task, script_tools=script_tools
+            )
             while not call.wait(LOOK):
                 caller.beat()
                 if caller.stop():
@@ -166,7 +181,9 @@ class Host:
     def info(self) -> FleetInfo:
         """Its tasks by their own names."""
         info = self._portal.call(self.toolbox.fleet.info)
-        tasks = [msgspec.structs.replace(task, task=self._own_name(task.task)) for task in info.tasks]
+        tasks = [
+            msgspec.structs.replace(task, task=self._own_name(task.task)) for task in info.tasks
+        ]
         return msgspec.structs.replace(info, tasks=tuple(tasks))
 
     def running(self, task_id: str) -> list[str]:
@@ -184,14 +201,23 @@ class Host:
         return was_open
 
     # -- for the agent's own modules
-    def execute(self, task_id: str, command: str, cwd: str, timeout: float, stdin: str | None) -> Fields:
-        """Runs a command of the agent itself, in a session apart from the model's, and without asking."""
+    def execute(
+        self, task_id: str, command: str, cwd: str, timeout: float, stdin: str | None
+    ) -> Fields:
+        """Runs a command of the agent itself, in a session apart from the model's, and without
+        asking.
+        """
 
         async def run() -> Fields:
             async with self.toolbox.fleet.use(self.task(task_id)) as environment:
                 session = environment.session(AGENT_SESSION)
-                result = await session.run(command, cwd=cwd or None, timeout=timeout, stdin=stdin, limit=AGENT_OUTPUT)
-                return {"output": result.output, "returncode": -1 if result.exit_code is None else result.exit_code}
+                result = await session.run(
+                    command, cwd=cwd or None, timeout=timeout, stdin=stdin, limit=AGENT_OUTPUT
+                )
+                return {
+                    "output": result.output,
+                    "returncode": -1 if result.exit_code is None else result.exit_code,
+                }
 
         return self._portal.call(run)
 
@@ -204,8 +230,12 @@ class Host:
 
         return self._portal.call(state)
 
-    def follow(self, task_id: str, session_id: str, done: Callable[[int | None, str], object]) -> None:
-        """Calls `done` with the exit code of a process, None for a lost one, and the end of its output."""
+    def follow(
+        self, task_id: str, session_id: str, done: Callable[[int | None, str], object]
+    ) -> None:
+        """Calls `done` with the exit code of a process, None for a lost one, and the end of its
+        output.
+        """
 
         async def wait() -> None:
             code, output = None, ""
@@ -254,4 +284,8 @@ def profile() -> str:
     if not home or Path(home) == Path("~/.hermes").expanduser():
         return "default"
     path = Path(home)
-    return path.name if path.parent.name == "profiles" else f"custom-{sha256(home.encode()).hexdigest()[:8]}"
+    return (
+        path.name
+        if path.parent.name == "profiles"
+        else f"custom-{sha256(home.encode()).hexdigest()[:8]}"
+    )

@@ -14,11 +14,13 @@ from hermetic.hermes.host import Host
 SHOWING = ("wait", "log", "kill")  # actions that show the end of a process
 KINDS = {"completed": "completion", "matched": "watch_match", "watch_disabled": "watch_disabled"}
 WATCHER_SECONDS = 5  # between two looks of the gateway
-ROUTE = ("platform", "chat_id", "user_id", "user_name", "thread_id", "message_id")  # of a gateway's conversation
+# of a gateway's conversation
+ROUTE = ("platform", "chat_id", "user_id", "user_name", "thread_id", "message_id")
 
 
 class NoticeGate:
-    """Passes notices on. Those of a process whose start has not returned wait for its record, which names its session.
+    """Passes notices on. Those of a process whose start has not returned wait for its record, which
+    names its session.
 
     Threads may share it.
     """
@@ -51,14 +53,18 @@ class NoticeGate:
             with self._lock:
                 self._starts -= 1
                 # While other starts are under way, an unknown process may be theirs.
-                ready = [one for one in self.held if not self._starts or self._is_known(one.session_id)]
+                ready = [
+                    one for one in self.held if not self._starts or self._is_known(one.session_id)
+                ]
                 self.held = [one for one in self.held if one not in ready]
             for notice in ready:
                 self._deliver(notice)
 
 
 class Shadows:
-    """Records of our processes in Hermes' registry: a gateway looks there, and no session with one is reset."""
+    """Records of our processes in Hermes' registry: a gateway looks there, and no session with one
+    is reset.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}  # session id → Hermes' record
@@ -67,14 +73,18 @@ class Shadows:
     def __repr__(self) -> str:
         return f"<Shadows of {len(self._known)} processes>"
 
-    def seen(self, host: Host, tool: str, asked: Fields, answer: Fields, task: str, task_id: str | None) -> None:
+    def seen(
+        self, host: Host, tool: str, asked: Fields, answer: Fields, task: str, task_id: str | None
+    ) -> None:
         """Takes in what a call has started or shown."""
         id = answer.get("session_id")
         if not id:
             return
         if tool == "terminal":
             self._start(host, asked, answer, task, task_id or task)
-        elif tool == "process" and asked.get("action") in SHOWING and answer.get("completion_reason"):
+        elif (
+            tool == "process" and asked.get("action") in SHOWING and answer.get("completion_reason")
+        ):
             from tools.process_registry import process_registry
 
             process_registry._completion_consumed.add(id)
@@ -141,7 +151,9 @@ def _queue(notice: Notice) -> None:
     if notice.kind not in KINDS:
         return
     session = process_registry.get(notice.session_id)
-    process_registry.completion_queue.put(event_of(notice, "" if session is None else session.session_key))
+    process_registry.completion_queue.put(
+        event_of(notice, "" if session is None else session.session_key)
+    )
 
 
 def event_of(notice: Notice, session_key: str) -> Fields:

@@ -1,7 +1,7 @@
 """The plugin for Hermes Agent: its tools that execute anything become those of Hermetic.
 
-It is found by the entry point `hermetic` in the group `hermes_agent.plugins`. Nothing of Hermes is imported while it
-registers: that would fix settings before Hermes has read them.
+It is found by the entry point `hermetic` in the group `hermes_agent.plugins`. Nothing of Hermes is
+imported while it registers: that would fix settings before Hermes has read them.
 """
 
 import json
@@ -14,7 +14,8 @@ from hermetic.hermes.agent import Executor
 from hermetic.hermes.code import build_execute_code_schema
 from hermetic.toolbox import Toolbox
 
-# A name of its own: under the name of a built-in toolset, the built-in tools would replace these when they are loaded.
+# A name of its own: under the name of a built-in toolset, the built-in tools would replace these
+# when they are loaded.
 TOOLSET = "hermetic"
 TOOLS = ("terminal", "process", "read_file", "write_file", "patch", "search_files", "execute_code")
 HOW = "run `hermes plugins enable hermetic --allow-tool-override`, or disable the plugin"
@@ -23,7 +24,10 @@ _log = logging.getLogger("hermetic.hermes")
 
 
 def register(ctx: Any) -> None:
-    """Takes the tools over. Where that fails, they are blocked: the built-in ones would run on the host."""
+    """Takes the tools over.
+
+    Where that fails, they are blocked: the built-in ones would run on the host.
+    """
     executor = Executor()
     try:
         for name, schema in _schemas().items():
@@ -42,12 +46,16 @@ def register(ctx: Any) -> None:
 
 def _schemas() -> dict[str, Fields]:
     """Tool → its schema, in the order of `TOOLS`."""
-    offered = {schema["function"]["name"]: schema["function"] for schema in Toolbox().schemas("openai")}
+    offered = {
+        schema["function"]["name"]: schema["function"] for schema in Toolbox().schemas("openai")
+    }
     return {name: offered[name] for name in TOOLS} | {"execute_code": build_execute_code_schema()}
 
 
 def _handler(executor: Executor, name: str) -> Callable[..., str]:
-    def handle(args: Fields, *, task_id: str | None = None, session_id: str | None = None, **more: Any) -> str:
+    def handle(
+        args: Fields, *, task_id: str | None = None, session_id: str | None = None, **more: Any
+    ) -> str:
         answer = executor.call(name, args, task_id, session_id, more.get("enabled_tools"))
         return json.dumps(answer, ensure_ascii=False)
 

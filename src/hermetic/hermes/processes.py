@@ -1,4 +1,7 @@
-"""The registry of background processes by its Hermes names. The processes live in their environments."""
+"""The registry of background processes by its Hermes names.
+
+The processes live in their environments.
+"""
 
 import os
 import queue
@@ -51,7 +54,9 @@ class ProcessSession:
     watcher_user_name: str = ""
     watcher_thread_id: str = ""
     watcher_message_id: str = ""
-    act: Callable[..., Fields] = field(default=lambda action, **given: {}, repr=False, compare=False)
+    act: Callable[..., Fields] = field(
+        default=lambda action, **given: {}, repr=False, compare=False
+    )
 
 
 class ProcessRegistry:
@@ -82,12 +87,20 @@ class ProcessRegistry:
     ) -> ProcessSession:
         """Starts a process on this machine. Raises RuntimeError when it does not start."""
         host = shared.host("local")
-        arguments = {"command": command, "background": True, "workdir": cwd, "environment": env_vars, "pty": use_pty}
+        arguments = {
+            "command": command,
+            "background": True,
+            "workdir": cwd,
+            "environment": env_vars,
+            "pty": use_pty,
+        }
         with self.notices.starting():
             answer = host.call("terminal", arguments, task_id, shared.caller(command))
             if not (id := answer.get("session_id")):
                 raise RuntimeError(answer.get("error") or "the process did not start")
-            return self.track(id, command, task_id, pid=answer["pid"], cwd=cwd, session_key=session_key, host=host)
+            return self.track(
+                id, command, task_id, pid=answer["pid"], cwd=cwd, session_key=session_key, host=host
+            )
 
     def spawn_via_env(
         self,
@@ -101,9 +114,17 @@ class ProcessRegistry:
         """Starts a process through an environment object. Raises what its `_run_bash` raises."""
         process = HandleProcess(env.start_bash(command, cwd or env.cwd, timeout))
         session = ProcessSession(
-            process.id, command, task_id, session_key, cwd=cwd or env.cwd, started_at=time.time(),
-            env_ref=env, pid_scope="sandbox", act=process.act, pid=process.pid,
-        )  # fmt: skip
+            process.id,
+            command,
+            task_id,
+            session_key,
+            cwd=cwd or env.cwd,
+            started_at=time.time(),
+            env_ref=env,
+            pid_scope="sandbox",
+            act=process.act,
+            pid=process.pid,
+        )
         return self._add(session)
 
     def track(
@@ -121,11 +142,17 @@ class ProcessRegistry:
         chosen = host or shared.host()
 
         def act(action: str, **given: Any) -> Fields:
-            return chosen.call("process", {"action": action, "session_id": id, **given}, task_id, shared.caller())
+            return chosen.call(
+                "process", {"action": action, "session_id": id, **given}, task_id, shared.caller()
+            )
 
         key = os.environ.get("HERMES_SESSION_KEY", "") if session_key is None else session_key
         scope = "host" if chosen.kind == "local" else "sandbox"
-        return self._add(ProcessSession(id, command, task_id, key, pid, cwd, time.time(), pid_scope=scope, act=act))
+        return self._add(
+            ProcessSession(
+                id, command, task_id, key, pid, cwd, time.time(), pid_scope=scope, act=act
+            )
+        )
 
     def _add(self, session: ProcessSession) -> ProcessSession:
         ended = [id for id, one in self._sessions.items() if one.exited]
@@ -148,7 +175,15 @@ class ProcessRegistry:
         answer = self._act(session_id, "poll")
         if "output_preview" not in answer:
             return answer
-        names = ("session_id", "status", "pid", "uptime_seconds", "output_preview", "exit_code", "completion_reason")
+        names = (
+            "session_id",
+            "status",
+            "pid",
+            "uptime_seconds",
+            "output_preview",
+            "exit_code",
+            "completion_reason",
+        )
         found = {name: answer[name] for name in (*names, "waiting_for_input") if name in answer}
         session = self._sessions[session_id]
         found |= {"command": session.command, "uptime_seconds": int(answer["uptime_seconds"])}
@@ -160,25 +195,43 @@ class ProcessRegistry:
 
     def read_log(self, session_id: str, offset: int = 0, limit: int = LINES) -> Fields:
         """Lines of the output: the last ones, or those after the first `offset` ones."""
-        answer = self._act(session_id, "log", offset=offset + 1 if offset else 0, limit=max(1, limit))
+        answer = self._act(
+            session_id, "log", offset=offset + 1 if offset else 0, limit=max(1, limit)
+        )
         if "output" not in answer:
             return answer
         output = answer["output"].removesuffix("\n")
         count = len(output.splitlines())
         if "exit_code" in answer and (not offset or offset + count >= answer["total_lines"]):
             self._consumed.add(session_id)
-        found = {"session_id": session_id, "command": self._sessions[session_id].command, "status": answer["status"]}
-        return found | {"output": output, "total_lines": answer["total_lines"], "showing": f"{count} lines"}
+        found = {
+            "session_id": session_id,
+            "command": self._sessions[session_id].command,
+            "status": answer["status"],
+        }
+        return found | {
+            "output": output,
+            "total_lines": answer["total_lines"],
+            "showing": f"{count} lines",
+        }
 
     def wait(self, session_id: str, timeout: float | None = None) -> Fields:
         """Waits for its end: status exited, timeout or interrupted, and the end of the output."""
         longest = shared.host().settings.terminal.timeout
-        note = f"the timeout of {timeout:g} s was reduced to {longest:g} s" if timeout and timeout > longest else ""
+        note = (
+            f"the timeout of {timeout:g} s was reduced to {longest:g} s"
+            if timeout and timeout > longest
+            else ""
+        )
         seconds = min(timeout or longest, longest)
         answer = self._act(session_id, "wait", timeout=seconds)
         if "output" not in answer:
             return answer
-        found = {"status": answer["status"], "command": self._sessions[session_id].command, "output": answer["output"]}
+        found = {
+            "status": answer["status"],
+            "command": self._sessions[session_id].command,
+            "output": answer["output"],
+        }
         if answer["status"] == "exited":
             self._consumed.add(session_id)
             found |= _ending(answer)
@@ -188,8 +241,12 @@ class ProcessRegistry:
             note = f"Waited {seconds:g}s, process still running"
         return found | ({"timeout_note": note} if note else {})
 
-    def list_sessions(self, task_id: str | None = None, session_key: str | None = None) -> list[Fields]:
-        """Running and recently ended processes, of a task and of a session key where they are given."""
+    def list_sessions(
+        self, task_id: str | None = None, session_key: str | None = None
+    ) -> list[Fields]:
+        """Running and recently ended processes, of a task and of a session key where they are
+        given.
+        """
         wanted = [one for one in self._sessions.values() if _is_of(one, task_id, session_key)]
         found = []
         for session in wanted:
@@ -200,15 +257,22 @@ class ProcessRegistry:
                 "command": session.command[:SHOWN],
                 "cwd": session.cwd,
                 "pid": session.pid,
-                "started_at": time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(session.started_at)),
-                "uptime_seconds": int(answer.get("uptime_seconds", time.time() - session.started_at)),
+                "started_at": time.strftime(
+                    "%Y-%m-%dT%H:%M:%S", time.localtime(session.started_at)
+                ),
+                "uptime_seconds": int(
+                    answer.get("uptime_seconds", time.time() - session.started_at)
+                ),
                 "status": "exited" if exited else "running",
                 "output_preview": answer.get("output_preview", "")[-SHOWN:],
             }
             if task_id and session.task_id != task_id:
                 entry["session_scoped"] = True
             if session.watch_patterns:
-                entry |= {"watch_patterns": list(session.watch_patterns), "watch_hit": session.id in self._matched}
+                entry |= {
+                    "watch_patterns": list(session.watch_patterns),
+                    "watch_hit": session.id in self._matched,
+                }
             if session.notify_on_complete:
                 entry["notify_on_complete"] = True
             if exited:
@@ -226,7 +290,8 @@ class ProcessRegistry:
         """Whether a process of the session key runs that is not older than so many seconds."""
         now = time.time()
         return any(
-            one.session_key == session_key and (max_active_age is None or now - one.started_at < max_active_age)
+            one.session_key == session_key
+            and (max_active_age is None or now - one.started_at < max_active_age)
             for one in self._running()
         )
 
@@ -243,8 +308,12 @@ class ProcessRegistry:
         return [one for one in found if self.poll(one.id).get("status") == "running"]
 
     # -- ending and typing
-    def kill_process(self, session_id: str, *, source: str = "process.kill", consume_output: bool = True) -> Fields:
-        """Ends its process tree: status killed or already_exited, the true exit code, the end of the output."""
+    def kill_process(
+        self, session_id: str, *, source: str = "process.kill", consume_output: bool = True
+    ) -> Fields:
+        """Ends its process tree: status killed or already_exited, the true exit code, the end of
+        the output.
+        """
         answer = self._act(session_id, "kill")
         if "output" not in answer:
             return answer
@@ -260,7 +329,9 @@ class ProcessRegistry:
     def kill_all(self, task_id: str | None = None) -> int:
         """Ends all running processes, of one task where it is given; returns how many."""
         targets = [one for one in self._running() if task_id is None or one.task_id == task_id]
-        ended = [self.kill_process(one.id, source="kill_all", consume_output=False) for one in targets]
+        ended = [
+            self.kill_process(one.id, source="kill_all", consume_output=False) for one in targets
+        ]
         return sum(answer.get("status") in ("killed", "already_exited") for answer in ended)
 
     def write_stdin(self, session_id: str, data: str) -> Fields:
@@ -270,7 +341,9 @@ class ProcessRegistry:
     def submit_stdin(self, session_id: str, data: str = "") -> Fields:
         """Writes a line to its input."""
         answer = self._typed(session_id, "submit", data=data)
-        return answer | ({"bytes_written": len(data.encode()) + 1} if answer.get("status") == "ok" else {})
+        return answer | (
+            {"bytes_written": len(data.encode()) + 1} if answer.get("status") == "ok" else {}
+        )
 
     def close_stdin(self, session_id: str) -> Fields:
         """Ends its input."""
@@ -282,17 +355,28 @@ class ProcessRegistry:
         if session is not None and self.poll(session_id).get("status") == "exited":
             return {"status": "already_exited", "error": "Process has already finished"}
         answer = self._act(session_id, action, **given)
-        return {name: value for name, value in answer.items() if name in ("status", "error", "bytes_written")}
+        return {
+            name: value
+            for name, value in answer.items()
+            if name in ("status", "error", "bytes_written")
+        }
 
     def request_close_terminal(self, session_id: str) -> Fields:
-        """Asks the front end, through `on_close`, to close its view of a process. The process runs on."""
+        """Asks the front end, through `on_close`, to close its view of a process.
+
+        The process runs on.
+        """
         if self.on_close is None:
             return {"status": "error", "error": "there is no front end with a view to close"}
         try:
             self.on_close(self.get(session_id), session_id)
         except Exception as error:  # of the front end
             return {"status": "error", "error": str(error)}
-        return {"status": "ok", "closed": session_id, "note": "the view was closed; the process runs on"}
+        return {
+            "status": "ok",
+            "closed": session_id,
+            "note": "the view was closed; the process runs on",
+        }
 
     # -- notices
     def drain_notifications(
@@ -302,15 +386,21 @@ class ProcessRegistry:
         *,
         skip_poll_observed: bool = True,
     ) -> list[tuple[Fields, str]]:
-        """Takes the waiting events of a session key, or those that `owns_event` accepts: (event, text for the model).
+        """Takes the waiting events of a session key, or those that `owns_event` accepts: (event,
+        text for the model).
 
-        Events without a session key belong to every caller. `skip_poll_observed` has no effect: a poll takes nothing.
+        Events without a session key belong to every caller. `skip_poll_observed` has no effect: a
+        poll takes nothing.
         """
         taken, left = [], []
         while not self.completion_queue.empty():
             event = self.completion_queue.get_nowait()
             key = event.get("session_key", "")
-            is_ours = owns_event(event) if owns_event and key else not (session_key and key) or key == session_key
+            is_ours = (
+                owns_event(event)
+                if owns_event and key
+                else not (session_key and key) or key == session_key
+            )
             if not is_ours:
                 left.append(event)
             elif not (event["type"] == "completion" and event["session_id"] in self._consumed):
@@ -341,7 +431,9 @@ class ProcessRegistry:
 
     # -- recovery
     def recover_from_checkpoint(self) -> int:
-        """Finds running processes of an earlier process in the tasks that outlive one; returns how many are new."""
+        """Finds running processes of an earlier process in the tasks that outlive one; returns how
+        many are new.
+        """
         host = shared.host()
         if not host.is_shared:
             return 0
@@ -356,8 +448,14 @@ class ProcessRegistry:
                 continue
             for entry in answer.get("processes", ()):
                 if entry["status"] == "running" and entry["session_id"] not in self._sessions:
-                    session = self.track(entry["session_id"], entry["command"], task, pid=entry["pid"])
-                    session.detached, session.started_at, session.cwd = True, entry["started_at"], entry["cwd"]
+                    session = self.track(
+                        entry["session_id"], entry["command"], task, pid=entry["pid"]
+                    )
+                    session.detached, session.started_at, session.cwd = (
+                        True,
+                        entry["started_at"],
+                        entry["cwd"],
+                    )
                     found += 1
         return found
 
@@ -389,7 +487,9 @@ class ProcessRegistry:
         if "exit_code" in answer and answer.get("completion_reason"):
             session.exited, session.exit_code = True, answer["exit_code"]
             session.completion_reason = answer["completion_reason"]
-            session.termination_source = answer.get("termination_source", session.termination_source)
+            session.termination_source = answer.get(
+                "termination_source", session.termination_source
+            )
         if "total_lines" in answer:
             session.output_buffer = answer["output"][-BUFFER:]
 
@@ -405,7 +505,10 @@ def _ending(answer: Fields) -> Fields:
 def _is_of(session: ProcessSession, task_id: str | None, session_key: str | None) -> bool:
     if not task_id and not session_key:
         return True
-    return bool((task_id and session.task_id == task_id) or (session_key and session.session_key == session_key))
+    return bool(
+        (task_id and session.task_id == task_id)
+        or (session_key and session.session_key == session_key)
+    )
 
 
 process_registry = ProcessRegistry()

@@ -27,7 +27,9 @@ def ask_at_terminal(request: ApprovalRequest) -> Answer | Denial:
 
 
 def password_at_terminal(prompt: str, seconds: float = PASSWORD) -> str | None:
-    """A line that is typed without an echo; None for an empty one, after a timeout, and without a terminal."""
+    """A line that is typed without an echo; None for an empty one, after a timeout, and without a
+    terminal.
+    """
     try:
         descriptor = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY)
     except OSError:

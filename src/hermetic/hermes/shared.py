@@ -1,4 +1,6 @@
-"""What the functions of this package share: callbacks, the interrupt flag, overrides of tasks, and the toolboxes."""
+"""What the functions of this package share: callbacks, the interrupt flag, overrides of tasks, and
+the toolboxes.
+"""
 
 import contextlib
 import inspect
@@ -39,7 +41,9 @@ class Shared:
         with self._lock:
             key = kind or ""
             if key not in self._hosts:
-                host = self._hosts[key] = Host(load(kind=kind), lambda notice: self.on_notice(notice))
+                host = self._hosts[key] = Host(
+                    load(kind=kind), lambda notice: self.on_notice(notice)
+                )
                 for note in host.settings.notes:
                     _log.info("%s", note)
                 for task, overrides in self.overrides.items():
@@ -73,10 +77,16 @@ class Shared:
             host.clear_override(task_id)
 
     def caller(self, forced: str | None = None) -> Caller:
-        """The ways back to the user, as the callbacks and variables say; `forced` is a text that is approved."""
+        """The ways back to the user, as the callbacks and variables say; `forced` is a text that is
+        approved.
+        """
 
         def approve(request: ApprovalRequest) -> Answer | Denial:
-            return "once" if forced is not None and request.command == forced else self._approve(request)
+            return (
+                "once"
+                if forced is not None and request.command == forced
+                else self._approve(request)
+            )
 
         return Caller(approve, self._password, self.interrupted.is_set, Beat())
 

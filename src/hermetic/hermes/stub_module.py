@@ -1,4 +1,6 @@
-"""Text of the module that `generate_hermes_tools_module` writes: its two transports, and its helpers."""
+"""Text of the module that `generate_hermes_tools_module` writes: its two transports, and its
+helpers.
+"""
 
 HEAD = '''"""Tools of the agent as functions. Written by a program."""
 

@@ -39,12 +39,17 @@ def terminal_tool(
 ) -> str:
     """Runs a command for a task; the answer is JSON with `output`, `exit_code` and `error`.
 
-    A foreground command that exceeds its timeout is ended. `force`: the user has approved this very command.
-    `session_id` is the conversation, and not used.
+    A foreground command that exceeds its timeout is ended. `force`: the user has approved this very
+    command. `session_id` is the conversation, and not used.
     """
     if not isinstance(command, str):
         return _json(_failed(f"Invalid command: expected string, got {type(command).__name__}"))
-    arguments: Fields = {"command": command, "background": background, "timeout": timeout, "workdir": workdir}
+    arguments: Fields = {
+        "command": command,
+        "background": background,
+        "timeout": timeout,
+        "workdir": workdir,
+    }
     arguments |= {"pty": pty, "on_timeout": "kill"}
     if background:
         arguments |= {"notify_on_complete": notify_on_complete, "watch_patterns": watch_patterns}
@@ -59,7 +64,9 @@ def terminal_tool(
             session = process_registry.track(id, command, task, pid=answer.get("pid"), cwd=workdir)
     if id:
         session.notify_on_complete = notify_on_complete
-        session.watch_patterns = [] if "watch_patterns_ignored" in answer else list(watch_patterns or ())
+        session.watch_patterns = (
+            [] if "watch_patterns_ignored" in answer else list(watch_patterns or ())
+        )
         answer |= _watched(session, check_interval)
         answer |= {"notify_on_complete": True} if notify_on_complete else {}
     return _json(with_last_line(answer, timeout))
@@ -126,7 +133,8 @@ def _json(answer: Fields) -> str:
 
 # -- who is asked, and when to stop
 def set_approval_callback(callback: ApprovalCallback | None) -> None:
-    """Sets who approves: `callback(command, description)` answers "once", "session", "always" or "deny".
+    """Sets who approves: `callback(command, description)` answers "once", "session", "always" or
+    "deny".
 
     It may take `allow_permanent` as well, which says whether "always" is offered.
     """
@@ -134,7 +142,10 @@ def set_approval_callback(callback: ApprovalCallback | None) -> None:
 
 
 def set_sudo_password_callback(callback: PasswordCallback | None) -> None:
-    """Sets who types a password for sudo: `callback()` returns it, or an empty text to go on without."""
+    """Sets who types a password for sudo:
+
+    `callback()` returns it, or an empty text to go on without.
+    """
     shared.password = callback
 
 
@@ -167,7 +178,10 @@ def cleanup_vm(task_id: str, *, force_remove: bool = True) -> None:
 
 
 def cleanup_all_environments() -> int:
-    """Ends all environments of this process; returns how many. The next call reads the settings again."""
+    """Ends all environments of this process; returns how many.
+
+    The next call reads the settings again.
+    """
     tasks = [task.task for host in shared.hosts for task in host.info().tasks]
     for task in tasks:
         cleanup_vm(task)
@@ -177,7 +191,9 @@ def cleanup_all_environments() -> int:
 
 
 def get_active_environments_info() -> Fields:
-    """`count`, `task_ids`, `workdirs` (task → directory) and `total_disk_usage_mb` of the open environments."""
+    """`count`, `task_ids`, `workdirs` (task → directory) and `total_disk_usage_mb` of the open
+    environments.
+    """
     infos = [host.info() for host in shared.hosts]
     tasks = [task for info in infos for task in info.tasks]
     return {
@@ -199,7 +215,9 @@ def check_terminal_requirements() -> bool:
     if kind == "ssh" and not settings.options.get("host"):
         _log.error("TERMINAL_SSH_HOST is not set; set it, or TERMINAL_ENV=local")
         return False
-    doctor: Callable[[], Coroutine[Any, Any, Finding]] | None = getattr(catalog.find(kind), "doctor", None)
+    doctor: Callable[[], Coroutine[Any, Any, Finding]] | None = getattr(
+        catalog.find(kind), "doctor", None
+    )
     if doctor is None:
         return True
     finding = _run(doctor())

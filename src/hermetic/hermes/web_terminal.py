@@ -1,4 +1,6 @@
-"""Terminals of a web UI by their Hermes names: one interactive shell for each session id, on this machine."""
+"""Terminals of a web UI by their Hermes names: one interactive shell for each session id, on this
+machine.
+"""
 
 import codecs
 import contextlib
@@ -26,9 +28,14 @@ INTERACTIVE = ("zsh", "bash", "sh")  # shells that take -i
 
 
 class TerminalSession:
-    """A shell in a terminal. Events in `output`, in order: `output`, `terminal_error`, at last `terminal_closed`."""
+    """A shell in a terminal.
 
-    def __init__(self, session_id: str, workspace: str, rows: int, cols: int, process: Process) -> None:
+    Events in `output`, in order: `output`, `terminal_error`, at last `terminal_closed`.
+    """
+
+    def __init__(
+        self, session_id: str, workspace: str, rows: int, cols: int, process: Process
+    ) -> None:
         self.session_id = session_id
         self.workspace = workspace
         self.rows = rows
@@ -37,7 +44,9 @@ class TerminalSession:
         self.closed = threading.Event()
         self._process = process
         self._lock = threading.Lock()  # one write or resize at a time
-        self._reader = threading.Thread(target=self._read, name=f"hermes-terminal-{session_id}", daemon=True)
+        self._reader = threading.Thread(
+            target=self._read, name=f"hermes-terminal-{session_id}", daemon=True
+        )
         self._reader.start()
 
     def __repr__(self) -> str:
@@ -67,7 +76,10 @@ class TerminalSession:
         self._reader.join()
 
     def _read(self) -> None:
-        """Turns output into events. A slow reader of these slows nothing down: the output waits in the shell's log."""
+        """Turns output into events.
+
+        A slow reader of these slows nothing down: the output waits in the shell's log.
+        """
         decoder, at = codecs.getincrementaldecoder("utf-8")("replace"), 0
         try:
             while True:
@@ -78,7 +90,9 @@ class TerminalSession:
                 if chunk.ended:
                     break
             ending = self._process.status().ending
-            self._put("terminal_closed", {"exit_code": None if ending is None else ending.exit_code})
+            self._put(
+                "terminal_closed", {"exit_code": None if ending is None else ending.exit_code}
+            )
         except ExecutionError as error:
             self._put("terminal_error", {"error": str(error)})
             self._put("terminal_closed", {"exit_code": None})
@@ -106,7 +120,9 @@ class Terminals:
     def __repr__(self) -> str:
         return f"<Terminals: {len(self._sessions)}>"
 
-    def start(self, session_id: str, workspace: str | Path, rows: int, cols: int, restart: bool) -> TerminalSession:
+    def start(
+        self, session_id: str, workspace: str | Path, rows: int, cols: int, restart: bool
+    ) -> TerminalSession:
         key, directory = _key(session_id), Path(workspace).expanduser().resolve()
         if not directory.is_dir():
             raise ValueError(f"the workspace {directory} is no directory")
@@ -114,7 +130,12 @@ class Terminals:
             starting = self._starting.setdefault(key, threading.Lock())
         with starting:
             known = self.get(key)
-            if known is not None and known.is_alive() and known.workspace == str(directory) and not restart:
+            if (
+                known is not None
+                and known.is_alive()
+                and known.workspace == str(directory)
+                and not restart
+            ):
                 known.resize(rows, cols)
                 return known
             if known is not None:
@@ -158,7 +179,10 @@ class Terminals:
 def start_terminal(
     session_id: str, workspace: str | Path, rows: int = 24, cols: int = 80, restart: bool = False
 ) -> TerminalSession:
-    """The session's terminal in a directory: the living one, resized, or a new one. Raises ValueError."""
+    """The session's terminal in a directory: the living one, resized, or a new one.
+
+    Raises ValueError.
+    """
     return _terminals.start(session_id, workspace, rows, cols, restart)
 
 
@@ -206,14 +230,23 @@ def _size(rows: int, cols: int) -> tuple[int, int]:
 
 def _variables(directory: Path, rows: int, cols: int) -> list[str]:
     passed = {name: os.environ[name] for name in PASSED if name in os.environ}
-    added = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": str(cols), "LINES": str(rows)}
+    added = {
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "COLUMNS": str(cols),
+        "LINES": str(rows),
+    }
     added |= {"PWD": str(directory), "HERMES_WEBUI_TERMINAL": "1"}
     return [f"{name}={value}" for name, value in (passed | added).items()]
 
 
 def _shell() -> list[str]:
     named = os.environ.get("SHELL", "")
-    found = named if os.path.isfile(named) else next(filter(None, map(shutil.which, INTERACTIVE)), "/bin/sh")
+    found = (
+        named
+        if os.path.isfile(named)
+        else next(filter(None, map(shutil.which, INTERACTIVE)), "/bin/sh")
+    )
     return [found, "-i"] if os.path.basename(found) in INTERACTIVE else [found]
 
 

@@ -38,7 +38,9 @@ class SessionEnded(msgspec.Struct, frozen=True):
 
 
 class Tagged(msgspec.Struct, frozen=True):
-    """Whether the tag was changed, whether the client holds the claim on the process, and the current tag."""
+    """Whether the tag was changed, whether the client holds the claim on the process, and the
+    current tag.
+    """
 
     done: bool = True
     claimed: bool = True
@@ -46,7 +48,9 @@ class Tagged(msgspec.Struct, frozen=True):
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """A command ended or was yielded; (total, head, tail) count the output bytes, and those in the body."""
+    """A command ended or was yielded; (total, head, tail) count the output bytes, and those in the
+    body.
+    """
 
     ending: Ending
     duration: float
@@ -306,7 +310,8 @@ _ERRORS: dict[str, Callable[[Refusal], Exception]] = {
     "UnknownProcess": lambda said: errors.UnknownProcess(said.message, process_id=said.process),
     "Driven": lambda said: errors.Driven(said.message, process_id=said.process, driver=said.driver),
     "InputClosed": lambda said: errors.InputClosed(
-        f'{said.message}; to write to one, start it anew with start(…, stdin="pipe")', process_id=said.process
+        f'{said.message}; to write to one, start it anew with start(…, stdin="pipe")',
+        process_id=said.process,
     ),
     "BridgeError": lambda said: errors.BridgeError(said.message),
 }

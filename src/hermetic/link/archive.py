@@ -15,11 +15,13 @@ from hermetic.resident.wire import frames
 PACKAGE = "hermetic_resident"
 
 NO_PYTHON_CODE = 97  # exit code where python3 is missing or older than 3.8
-GIVEN_SECONDS = 30  # for the archive and the configuration to arrive; a restarted container gets none
+# for the archive and the configuration to arrive; a restarted container gets none
+GIVEN_SECONDS = 30
 
-# Reads the archive from standard input and runs it from memory: compiled modules where this Python has the same magic
-# number as the builder, else their source. Importing from files would take longer than everything else. PID 1 of a
-# container ignores signals without a handler, hence the handler of SIGALRM.
+# Reads the archive from standard input and runs it from memory: compiled modules where this Python
+# has the same magic number as the builder, else their source. Importing from files would take
+# longer than everything else. PID 1 of a container ignores signals without a handler, hence the
+# handler of SIGALRM.
 BOOT = f"""\
 import _frozen_importlib_external, _signal, gc, marshal, posix, sys
 gc.disable()
@@ -61,9 +63,13 @@ READABLE_BY_ALL = 2  # a version of the format that every Python reads
 
 @functools.cache  # constant: the modules do not change while this process runs
 def build_archive(*, for_this_python: bool = False) -> bytes:
-    """The resident's modules compiled for this Python, and as source; for this Python itself without the source."""
+    """The resident's modules compiled for this Python, and as source; for this Python itself
+    without the source.
+    """
     compiled, sources = read_modules()
-    return marshal.dumps((MAGIC_NUMBER, compiled, {} if for_this_python else sources), READABLE_BY_ALL)
+    return marshal.dumps(
+        (MAGIC_NUMBER, compiled, {} if for_this_python else sources), READABLE_BY_ALL
+    )
 
 
 @functools.cache
@@ -84,7 +90,9 @@ def codec_source() -> str:
 
 def starting_input(archive: bytes, config: bytes) -> bytes:
     """The standard input of a starting resident."""
-    return b"".join((struct.pack(">I", len(archive)), archive, struct.pack(">I", len(config)), config))
+    return b"".join(
+        (struct.pack(">I", len(archive)), archive, struct.pack(">I", len(config)), config)
+    )
 
 
 def _inner_name(path: Path) -> tuple[str, ...]:

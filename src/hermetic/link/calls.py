@@ -1,4 +1,6 @@
-"""Open requests: their content, their repetition after a reconnect, and the receiver of their answers."""
+"""Open requests: their content, their repetition after a reconnect, and the receiver of their
+answers.
+"""
 
 import asyncio
 from collections import deque
@@ -37,7 +39,12 @@ class Call(Generic[R]):
     __slots__ = ("body", "due", "fields", "future", "id", "is_cancelled", "repeats", "reply")
 
     def __init__(
-        self, fields: dict[str, object], reply: "msgspec.msgpack.Decoder[R]", body: bytes = b"", *, repeats: bool = True
+        self,
+        fields: dict[str, object],
+        reply: "msgspec.msgpack.Decoder[R]",
+        body: bytes = b"",
+        *,
+        repeats: bool = True,
     ) -> None:
         self.id = 0
         self.fields = fields
@@ -53,7 +60,10 @@ class Call(Generic[R]):
         return pack_frame(REQUEST, self.id, self.fields, self.body)
 
     def event(self, fields: msgspec.Raw, body: bytes) -> bytes | None:
-        """Handles an event; the returned frame is sent. Raises FrameError for a request without events."""
+        """Handles an event; the returned frame is sent.
+
+        Raises FrameError for a request without events.
+        """
         raise FrameError(f"an event for {self.fields['op']!r}, which has none")
 
     def interrupt(self, error: Exception) -> None:
@@ -66,7 +76,13 @@ class Call(Generic[R]):
             return cast("float | None", self.fields.get("timeout"))
         if self.fields["op"] in ("wait", "claim"):
             return None
-        return cast(float, self.fields.get("wait") or self.fields.get("seconds") or self.fields.get("grace") or 0.0)
+        return cast(
+            float,
+            self.fields.get("wait")
+            or self.fields.get("seconds")
+            or self.fields.get("grace")
+            or 0.0,
+        )
 
     @property
     def has_clock(self) -> bool:
@@ -82,7 +98,8 @@ class Call(Generic[R]):
 class Following(Call[answers.FollowEnd]):
     """A live log; `take(start, data)` gets its bytes in order and must not raise.
 
-    It holds: a program that prints faster than we take waits for us, so that nothing falls out of the log unseen.
+    It holds: a program that prints faster than we take waits for us, so that nothing falls out of
+    the log unseen.
     """
 
     __slots__ = ("_take", "position")
@@ -115,12 +132,15 @@ class Following(Call[answers.FollowEnd]):
 class Viewing(Following):
     """A live log up to an offset: bytes behind `until` arrive after `advance`.
 
-    It does not hold the program. With `pace` the program does not outrun the fastest of its viewers.
+    It does not hold the program. With `pace` the program does not outrun the fastest of its
+    viewers.
     """
 
     __slots__ = ("_until",)
 
-    def __init__(self, log: str, offset: int, take: Callable[[int, bytes], None], *, until: int, pace: bool) -> None:
+    def __init__(
+        self, log: str, offset: int, take: Callable[[int, bytes], None], *, until: int, pace: bool
+    ) -> None:
         super().__init__(log, offset, take)
         self.fields = {"op": "follow", "log": log, "pace": pace}
         self._until = until
@@ -172,11 +192,15 @@ class Standing(Call[answers.Done]):
 
 
 class Bridging(Standing):
-    """Messages of programs inside; `take(event, body)` gets each, `again()` is called when all have disconnected."""
+    """Messages of programs inside; `take(event, body)` gets each, `again()` is called when all have
+    disconnected.
+    """
 
     __slots__ = ("_take",)
 
-    def __init__(self, token: str, take: Callable[[answers.Bridged, bytes], None], again: Callable[[], None]) -> None:
+    def __init__(
+        self, token: str, take: Callable[[answers.Bridged, bytes], None], again: Callable[[], None]
+    ) -> None:
         super().__init__({"op": "bridge", "token": token}, again)
         self._take = take
 
@@ -191,7 +215,10 @@ class Listening(Standing):
     __slots__ = ("_take",)
 
     def __init__(
-        self, fields: Mapping[str, object], take: Callable[[msgspec.Raw], None], again: Callable[[], None]
+        self,
+        fields: Mapping[str, object],
+        take: Callable[[msgspec.Raw], None],
+        again: Callable[[], None],
     ) -> None:
         super().__init__(fields, again)
         self._take = take
@@ -202,15 +229,19 @@ class Listening(Standing):
 
 
 class Driving(Call[answers.DriveEnd]):
-    """A person's control over a process, for as long as it is open; `began` is set with the first event.
+    """A person's control over a process, for as long as it is open; `began` is set with the first
+    event.
 
-    Where the resident `types`, events that are sent are input; `typing` gets the outcome of each, in order.
+    Where the resident `types`, events that are sent are input; `typing` gets the outcome of each,
+    in order.
     """
 
     __slots__ = ("_sent", "began", "types", "typing")
 
     def __init__(self, process: str, key: str, name: str) -> None:
-        super().__init__({"op": "drive", "process": process, "key": key, "name": name}, answers.drive_end)
+        super().__init__(
+            {"op": "drive", "process": process, "key": key, "name": name}, answers.drive_end
+        )
         self.began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.types = False
         self.typing: deque[Callable[[Exception | None], None]] = deque()
@@ -235,7 +266,11 @@ class Driving(Call[answers.DriveEnd]):
         for _ in range(said.typed):
             self.typing.popleft()(None)
         if said.closed:
-            self.interrupt(InputClosed("the process takes no more input", process_id=str(self.fields["process"])))
+            self.interrupt(
+                InputClosed(
+                    "the process takes no more input", process_id=str(self.fields["process"])
+                )
+            )
         if not self.began.done():
             self.types = said.types
             self.began.set_result(None)

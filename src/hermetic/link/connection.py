@@ -35,9 +35,14 @@ class Silent(Unreachable):
 
 
 class Connection(asyncio.Protocol):
-    """Frames over one stream. `receive` gets each frame, `lost` the reason when the stream breaks off."""
+    """Frames over one stream.
 
-    def __init__(self, receive: Callable[[Frame], None], lost: Callable[[Exception | None], None]) -> None:
+    `receive` gets each frame, `lost` the reason when the stream breaks off.
+    """
+
+    def __init__(
+        self, receive: Callable[[Frame], None], lost: Callable[[Exception | None], None]
+    ) -> None:
         self._receive = receive
         self._lost = lost
         self._reader = FrameReader()
@@ -46,20 +51,33 @@ class Connection(asyncio.Protocol):
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_open = False
 
-    async def greet(self, stream: socket.socket, token: bytes, *, observes: bool = False) -> answers.Hello:
+    async def greet(
+        self, stream: socket.socket, token: bytes, *, observes: bool = False
+    ) -> answers.Hello:
         """Takes over the stream and greets. Raises OSError or EnvironmentUnavailable.
 
         A client that observes prolongs no lease.
         """
         try:
             await asyncio.get_running_loop().create_connection(lambda: self, sock=stream)
-            fields = {"op": "hello", "versions": list(VERSIONS), "token": token, "client": "hermetic"}
-            self.send(pack_frame(REQUEST, GREETING_ID, {**fields, "observes": True} if observes else fields))
+            fields = {
+                "op": "hello",
+                "versions": list(VERSIONS),
+                "token": token,
+                "client": "hermetic",
+            }
+            self.send(
+                pack_frame(
+                    REQUEST, GREETING_ID, {**fields, "observes": True} if observes else fields
+                )
+            )
             async with asyncio.timeout(GREETING):
                 hello = await self._greeting
         except TimeoutError:
             self.abort()
-            raise Silent(f"the resident did not answer within {GREETING:g} s", state="stalled") from None
+            raise Silent(
+                f"the resident did not answer within {GREETING:g} s", state="stalled"
+            ) from None
         except BaseException:
             self.abort()
             stream.close()
@@ -119,7 +137,9 @@ class Connection(asyncio.Protocol):
             if frame.id != GREETING_ID or frame.kind not in (REPLY, ERROR):
                 raise FrameError(f"a frame of kind {frame.kind} before the greeting was answered")
             if frame.kind == ERROR:
-                self._greeting.set_exception(answers.error_for(answers.refusal.decode(frame.fields)))
+                self._greeting.set_exception(
+                    answers.error_for(answers.refusal.decode(frame.fields))
+                )
             else:
                 self._greeting.set_result(answers.hello.decode(frame.fields))
                 self._reader.greeted()
@@ -133,6 +153,8 @@ class Connection(asyncio.Protocol):
         if was_open:
             self._lost(reason)
         elif not self._greeting.done():
-            closed = Unanswered("the resident closed the connection instead of answering the greeting")
+            closed = Unanswered(
+                "the resident closed the connection instead of answering the greeting"
+            )
             self._greeting.set_exception(reason if isinstance(reason, Misbehaved) else closed)
             self._greeting.exception()  # retrieved, so that asyncio does not log it

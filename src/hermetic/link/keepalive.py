@@ -1,7 +1,8 @@
 """Keep-alive of a connection that a program or a service carries, which may not notice a lost peer.
 
-The link pings now and then, and each ping says after how many seconds without another one the resident is to close the
-connection. So the resident notices a caller that is gone, and the link a resident that does not answer.
+The link pings now and then, and each ping says after how many seconds without another one the
+resident is to close the connection. So the resident notices a caller that is gone, and the link a
+resident that does not answer.
 """
 
 import asyncio
@@ -23,7 +24,10 @@ class Pinged(Protocol):
 
 
 class KeepAlive:
-    """Pings of one link. `drops`: the connection is given up after `silence` seconds without a frame."""
+    """Pings of one link.
+
+    `drops`: the connection is given up after `silence` seconds without a frame.
+    """
 
     def __init__(self, link: Pinged, silence: float, *, drops: bool) -> None:
         self._link, self._silence, self._drops = link, silence, drops
@@ -32,7 +36,8 @@ class KeepAlive:
     def begin(self) -> None:
         """A new connection is about to be used."""
         self.end()
-        # Ticks are counted, not seconds: a loop that was held up itself has frames that it has not read yet.
+        # Ticks are counted, not seconds: a loop that was held up itself has frames that it has not
+        # read yet.
         self._unheard, self._seen = 0, self._link.received
         self._timer = asyncio.get_running_loop().call_later(0, self._ping)
 

@@ -1,4 +1,6 @@
-"""The link to one resident: numbered requests over a connection that is re-established when it breaks."""
+"""The link to one resident: numbered requests over a connection that is re-established when it
+breaks.
+"""
 
 import asyncio
 import contextlib
@@ -31,21 +33,25 @@ from hermetic.resident.wire.frames import CANCEL, ERROR, EVENT, REPLY, FrameErro
 
 R = TypeVar("R")
 
-# A resident that closes this many connections in a row, at once and without an answer, will close the next one too.
+# A resident that closes this many connections in a row, at once and without an answer, will close
+# the next one too.
 FRUITLESS_CONNECTIONS = 10
 AT_ONCE = 1.0  # seconds
 
 LOOK = 1.0  # seconds between two checks for overdue answers
 
 ENDED_BY_US = "the environment was closed"
-GONE = (ConnectionRefusedError, FileNotFoundError)  # after a connection was lost: the resident has ended
+# after a connection was lost: the resident has ended
+GONE = (ConnectionRefusedError, FileNotFoundError)
 
 
 class ResidentGone(EnvironmentUnavailable):
     """The resident ended while a request was open; `reason` names the evidence."""
 
     def __init__(self, reason: str, *, environment: str = "") -> None:
-        super().__init__(f"environment {environment} is gone: {reason}; open a new one", environment=environment)
+        super().__init__(
+            f"environment {environment} is gone: {reason}; open a new one", environment=environment
+        )
         self.reason = reason
 
 
@@ -54,9 +60,11 @@ class GivenUp(ResidentGone, Unreachable):
 
     def __init__(self, reason: str, *, environment: str = "", state: State = "broken") -> None:
         Unreachable.__init__(
-            self, f"environment {environment} cannot be reached: {reason}; attach to it again when the way is mended",
-            environment=environment, state=state,
-        )  # fmt: skip
+            self,
+            f"environment {environment} cannot be reached: {reason}; attach to it again when the way is mended",
+            environment=environment,
+            state=state,
+        )
         self.reason = reason
 
 
@@ -64,7 +72,9 @@ class Stalled(ResidentGone, Unreachable):
     """The resident does not answer and the request timed out here; it may still be executed."""
 
     def __init__(self, *, environment: str = "", was_sent: bool = True) -> None:
-        self.reason = "its resident does not answer: it is stopped or traced, or does not get to run"
+        self.reason = (
+            "its resident does not answer: it is stopped or traced, or does not get to run"
+        )
         done = "what was asked may still be done, or not" if was_sent else "nothing was sent"
         advice = f"wait and try again, or end it from outside: hermetic rm {environment}"
         message = f"environment {environment} is stalled: {self.reason}; {done}; {advice}"
@@ -76,9 +86,7 @@ class Abandoned(ResidentGone, Unreachable):
 
     def __init__(self, op: object, *, environment: str = "") -> None:
         self.reason = f"its resident answers, but not {op!r}, whose time is long over"
-        message = (
-            f"environment {environment}: {self.reason}; it may still be done, or not; reset the session, or end it"
-        )
+        message = f"environment {environment}: {self.reason}; it may still be done, or not; reset the session, or end it"
         Unreachable.__init__(self, message, environment=environment, state="stalled")
 
 
@@ -90,11 +98,18 @@ class Link:
     """Numbered requests to one resident. Reconnects transparently while it is the same resident."""
 
     def __init__(
-        self, dial: Callable[[], Awaitable[socket.socket]], token: bytes, *, environment: str,
-        patience: float = RECONNECT, silence: float = STALL, observes: bool = False, keepalive: float | None = None,
+        self,
+        dial: Callable[[], Awaitable[socket.socket]],
+        token: bytes,
+        *,
+        environment: str,
+        patience: float = RECONNECT,
+        silence: float = STALL,
+        observes: bool = False,
+        keepalive: float | None = None,
         drops: bool = True,
         on_stall: Callable[[bool], None] = lambda is_stalled: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.environment = environment
         self.patience = patience  # seconds
         self.silence = silence  # seconds without a frame after a ping, before it counts as stalled
@@ -119,7 +134,8 @@ class Link:
         self._next_ping = -math.inf
         self._is_greeting = False
         self._calls: dict[int, Call[Any]] = {}
-        self._end: Callable[[], EnvironmentUnavailable] | None = None  # makes the error of every later request
+        # makes the error of every later request
+        self._end: Callable[[], EnvironmentUnavailable] | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -136,15 +152,20 @@ class Link:
         return f"<Link to {self.environment}: {state}, {len(self._calls)} requests open>"
 
     async def open(self) -> answers.Hello:
-        """Connects for the first time; tried again when that failed. Raises OSError, EnvironmentUnavailable."""
+        """Connects for the first time; tried again when that failed.
+
+        Raises OSError, EnvironmentUnavailable.
+        """
         self._loop = asyncio.get_running_loop()
         self._connection, self.hello = await self._connect()
         return self.hello
 
     def send(self, call: Call[R]) -> "asyncio.Future[tuple[R, bytes]]":
-        """Sends a request; the future is its answer. Raises EnvironmentUnavailable when the link has ended.
+        """Sends a request; the future is its answer. Raises EnvironmentUnavailable when the link
+        has ended.
 
-        Nothing is sent to a stalled resident: what its caller was told is not done must not be done later.
+        Nothing is sent to a stalled resident: what its caller was told is not done must not be done
+        later.
         """
         if self._end is not None:
             raise self._end()
@@ -166,9 +187,18 @@ class Link:
         return future
 
     async def ask(
-        self, op: str, reply: "msgspec.msgpack.Decoder[R]", body: bytes = b"", *, repeats: bool = True, **fields: object
+        self,
+        op: str,
+        reply: "msgspec.msgpack.Decoder[R]",
+        body: bytes = b"",
+        *,
+        repeats: bool = True,
+        **fields: object,
     ) -> tuple[R, bytes]:
-        """Sends a request and waits for the answer. Cancelling notifies the resident without waiting."""
+        """Sends a request and waits for the answer.
+
+        Cancelling notifies the resident without waiting.
+        """
         return await self.finish(Call({"op": op, **fields}, reply, body, repeats=repeats))
 
     def mention(self, op: str, **fields: object) -> None:
@@ -185,7 +215,10 @@ class Link:
             self._connection.give_up(ConnectionError(reason))
 
     async def recover(self) -> None:
-        """Returns when the resident answers or is gone; a while is waited for one that is stalled. Raises Stalled."""
+        """Returns when the resident answers or is gone; a while is waited for one that is stalled.
+
+        Raises Stalled.
+        """
         if not self._answers.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GREETING):
@@ -203,7 +236,9 @@ class Link:
             raise
 
     def tell(self, call: Call[Any], fields: Mapping[str, object], body: bytes) -> bool:
-        """Sends more data to an open request, without an answer of its own; False when it cannot be sent now."""
+        """Sends more data to an open request, without an answer of its own; False when it cannot be
+        sent now.
+        """
         if call.id not in self._calls or self._connection is None or not self._answers.is_set():
             return False
         self._connection.send(pack_frame(EVENT, call.id, fields, body))
@@ -224,9 +259,11 @@ class Link:
                 self._connection.send(pack_frame(CANCEL, call.id, {}))
 
     async def stop(self, call: Call[R]) -> tuple[R, bytes] | None:
-        """Cancels a request and waits for its last answer, however often the waiter is cancelled meanwhile.
+        """Cancels a request and waits for its last answer, however often the waiter is cancelled
+        meanwhile.
 
-        None when that answer is an error, came before, or does not come because the resident is stalled.
+        None when that answer is an error, came before, or does not come because the resident is
+        stalled.
         """
         if call.id not in self._calls:
             return None
@@ -265,7 +302,9 @@ class Link:
             await self._connection.wait_closed()
 
     async def wait_closed(self) -> None:
-        """Returns when the resident has closed the connection, which is not made anew, or is stalled."""
+        """Returns when the resident has closed the connection, which is not made anew, or is
+        stalled.
+        """
         if self._connection is not None:
             self._end = self._closed
             with contextlib.suppress(TimeoutError):
@@ -286,8 +325,11 @@ class Link:
         self._is_greeting = False
         self.connections += 1
         self._connected = self._loop.time()
-        # A Unix socket with an address is the resident's own; others are carried, one end of a pair by a program.
-        if self._keepalive is not None and not (stream.family == socket.AF_UNIX and stream.getpeername()):
+        # A Unix socket with an address is the resident's own; others are carried, one end of a pair
+        # by a program.
+        if self._keepalive is not None and not (
+            stream.family == socket.AF_UNIX and stream.getpeername()
+        ):
             self._keepalive.begin()
         self._heard()
         return connection, hello
@@ -299,15 +341,22 @@ class Link:
             self._looking = self._loop.call_later(LOOK, self._look)
 
     def _look(self) -> None:
-        """Asks whether the resident lives where an answer is overdue; without a sign of it, the answer is given up.
+        """Asks whether the resident lives where an answer is overdue; without a sign of it, the
+        answer is given up.
 
-        Looks are counted, not seconds: a loop that was held up itself may have answers that it has not read yet.
+        Looks are counted, not seconds: a loop that was held up itself may have answers that it has
+        not read yet.
         """
         self._looking = None
         now = self._loop.time()
-        dues = [(call.due, call) for call in self._calls.values() if call.due is not None and call.is_awaited]
+        dues = [
+            (call.due, call)
+            for call in self._calls.values()
+            if call.due is not None and call.is_awaited
+        ]
         overdue = [call for due, call in dues if due <= now]
-        is_on_its_way = self._connection is None and not self._is_greeting  # the transport has a timeout of its own
+        # the transport has a timeout of its own
+        is_on_its_way = self._connection is None and not self._is_greeting
         if self._answers.is_set() and (not overdue or is_on_its_way):
             self._unheard = 0
         elif self._unheard:
@@ -326,7 +375,9 @@ class Link:
             self._looking = self._loop.call_later(LOOK, self._look)
 
     def _stalled(self, overdue: list[Call[Any]]) -> None:
-        """Ends overdue requests by the caller's clock; a resident that resumes finds them cancelled."""
+        """Ends overdue requests by the caller's clock; a resident that resumes finds them
+        cancelled.
+        """
         if self._answers.is_set():
             self._answers.clear()
             self._on_stall(True)
@@ -382,12 +433,15 @@ class Link:
         if self._end is not None:
             return
         self._connection = None
-        self._fruitless = self._fruitless + 1 if self._loop.time() - self._connected < AT_ONCE else 0
+        self._fruitless = (
+            self._fruitless + 1 if self._loop.time() - self._connected < AT_ONCE else 0
+        )
         for call in list(self._calls.values()):
             broken = BrokenOff(
                 f"the connection to {self.environment} broke during {call.fields['op']!r}: it may or may not have been "
-                "done; look at the result before doing it again", environment=self.environment,
-            )  # fmt: skip
+                "done; look at the result before doing it again",
+                environment=self.environment,
+            )
             call.interrupt(broken)
             if not call.repeats:
                 del self._calls[call.id]
@@ -404,7 +458,9 @@ class Link:
             connection, hello = await self._connect_patiently(began + self.patience)
         except (EnvironmentUnavailable, OSError) as error:
             seconds = self._loop.time() - began
-            if isinstance(error, Unreachable) or not isinstance(error, (*GONE, EnvironmentUnavailable)):
+            if isinstance(error, Unreachable) or not isinstance(
+                error, (*GONE, EnvironmentUnavailable)
+            ):
                 state = error.state if isinstance(error, Unreachable) else "busy"
                 tried = f"{ended} and for {seconds:.0f} s no new one could be made ({error})"
                 self._gone(tried, partial(GivenUp, state=state))
@@ -438,7 +494,10 @@ class Link:
             pause = min(pause * 2, RECONNECT_PAUSE)
 
     def _replay(self, connection: Connection) -> None:
-        """Sends open requests again. Those without a waiter are left out, except for cancelled commands."""
+        """Sends open requests again.
+
+        Those without a waiter are left out, except for cancelled commands.
+        """
         for call in list(self._calls.values()):
             if not call.is_awaited:
                 del self._calls[call.id]
@@ -457,7 +516,8 @@ class Link:
         if self.is_ending:
             return ResidentGone(ENDED_BY_US, environment=self.environment)
         return EnvironmentUnavailable(
-            f"environment {self.environment} was closed; open or attach to it again", environment=self.environment
+            f"environment {self.environment} was closed; open or attach to it again",
+            environment=self.environment,
         )
 
     def _finish(self, error: Callable[[], EnvironmentUnavailable]) -> None:

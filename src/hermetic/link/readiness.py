@@ -54,7 +54,9 @@ def is_answered(said: bytes) -> bool:
 
 
 def refusal_frame(error: str, message: str) -> bytes:
-    """The frame of a resident that cannot start, for a starter that finds the reason before any resident runs."""
+    """The frame of a resident that cannot start, for a starter that finds the reason before any
+    resident runs.
+    """
     return pack_frame(ERROR, 0, {"error": error, "message": message})
 
 

@@ -19,7 +19,17 @@ from hermetic.resident.wire.frames import (
     FrameError,
 )
 
-__all__ = ["ERROR", "EVENT", "MALFORMED", "REPLY", "REQUEST", "Frame", "FrameError", "FrameReader", "pack_frame"]
+__all__ = [
+    "ERROR",
+    "EVENT",
+    "MALFORMED",
+    "REPLY",
+    "REQUEST",
+    "Frame",
+    "FrameError",
+    "FrameReader",
+    "pack_frame",
+]
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -43,7 +53,9 @@ def pack_frame(kind: int, number: int, fields: Mapping[str, object], body: bytes
     try:
         header = _encode((kind, number, fields))
     except UnicodeEncodeError as error:
-        raise InvalidArgument(f"cannot be sent: {error}; give text that is valid Unicode", argument="") from None
+        raise InvalidArgument(
+            f"cannot be sent: {error}; give text that is valid Unicode", argument=""
+        ) from None
     except OverflowError:
         raise InvalidArgument(
             "cannot be sent: a number has more than 64 bits; give a smaller one", argument=""
@@ -70,11 +82,15 @@ class FrameReader:
         self._most = MAX_FRAME
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are complete now. Raises FrameError, after which the stream is unusable."""
+        """The frames that are complete now.
+
+        Raises FrameError, after which the stream is unusable.
+        """
         held = self._held
         if not held and len(data) >= 6:
             length, header_length = PREFIX.unpack_from(data)
-            if length == len(data) - 4 and 2 + header_length <= length <= self._most:  # nearly always: just one frame
+            # nearly always: just one frame
+            if length == len(data) - 4 and 2 + header_length <= length <= self._most:
                 return [_frame(data[6 : 6 + header_length], data[6 + header_length :])]
         if not held:
             frames, used = self._cut(data)

@@ -28,9 +28,14 @@ class Question:
 
 
 class Call:
-    """A running tool call. It outlives the request that started it while the client answers a question."""
+    """A running tool call.
 
-    def __init__(self, name: str, arguments: Mapping[str, Any], task_id: str, work: Coroutine[Any, Any, str]) -> None:
+    It outlives the request that started it while the client answers a question.
+    """
+
+    def __init__(
+        self, name: str, arguments: Mapping[str, Any], task_id: str, work: Coroutine[Any, Any, str]
+    ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.name, self.arguments, self.task_id = name, arguments, task_id
         self._questions: list[Question] = []
@@ -78,7 +83,9 @@ class Call:
         return next((question for question in self._questions if not question.reply.done()), None)
 
     def suspend(self, question: Question, seconds: float) -> str:
-        """The state by which the client continues the call with its reply; without one the call is cancelled."""
+        """The state by which the client continues the call with its reply; without one the call is
+        cancelled.
+        """
         self._claim()  # an equal request was suspended as well
         self._unclaimed = asyncio.get_running_loop().call_later(seconds, self.task.cancel)
         return f"{self.id}.{question.id}"
@@ -89,7 +96,9 @@ class Call:
         return self._unclaimed is not None and not self.task.done()
 
     def resume(self, state: str, reply: ElicitResult) -> None:
-        """Hands over the reply to the question that the state names, if it is still open; to no other one."""
+        """Hands over the reply to the question that the state names, if it is still open; to no
+        other one.
+        """
         self._claim()
         for question in self._questions:
             if state == f"{self.id}.{question.id}":
@@ -107,7 +116,9 @@ class Calls:
     def __init__(self) -> None:
         self._running: dict[str, Call] = {}  # the newest last
 
-    def start(self, name: str, arguments: Mapping[str, Any], task_id: str, work: Coroutine[Any, Any, str]) -> Call:
+    def start(
+        self, name: str, arguments: Mapping[str, Any], task_id: str, work: Coroutine[Any, Any, str]
+    ) -> Call:
         """Starts a call."""
         call = Call(name, arguments, task_id, work)
         self._running[call.id] = call
@@ -117,7 +128,9 @@ class Calls:
     def find(self, state: str, name: str, arguments: Mapping[str, Any]) -> Call | None:
         """The call that a repeated request continues: the same state, tool and arguments."""
         call = self._running.get(state.partition(".")[0])
-        return call if call is not None and (call.name, call.arguments) == (name, arguments) else None
+        return (
+            call if call is not None and (call.name, call.arguments) == (name, arguments) else None
+        )
 
     def forget(self, call: Call) -> None:
         """The call's result was delivered."""
@@ -133,7 +146,11 @@ class Calls:
 
     def running(self, task_id: str) -> list[Call]:
         """The running calls of a task, the newest last."""
-        return [call for call in self._running.values() if call.task_id == task_id and not call.task.done()]
+        return [
+            call
+            for call in self._running.values()
+            if call.task_id == task_id and not call.task.done()
+        ]
 
     @property
     def is_waiting(self) -> bool:

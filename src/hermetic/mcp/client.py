@@ -29,7 +29,8 @@ from hermetic.toolbox import Toolbox
 
 DENIED = 600.0  # seconds: during which a denied request is denied again without a question
 DENIED_BEFORE = "they denied the same a short time ago; this time there was no question"
-ANSWERING = 300.0  # seconds: for a user to answer the client's dialogue, unless the settings say another time
+# seconds: for a user to answer the client's dialogue, unless the settings say another time
+ANSWERING = 300.0
 TYPING = 300.0  # seconds: for a user to type a secret on its page
 SHOWN = 1000  # characters of a command in the client's dialogue; the page shows the whole
 MESSAGE = """\
@@ -45,7 +46,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: Settings
     options: Mapping[str, Any] = {}  # of the environment
-    task: str | None = None  # a task that other programs share; None: environments are the client's alone
+    # a task that other programs share; None: environments are the client's alone
+    task: str | None = None
     wait: float | None = None  # seconds that the client is known to wait; None: by its name
 
 
@@ -64,16 +66,19 @@ class Client:
         """`pages` are closed with the client, unless another server shows them."""
         self.about = about
         self.calls = Calls()
-        self.watches: dict[str, asyncio.Task[None]] = {}  # by the URI of a resource it has subscribed to
+        # by the URI of a resource it has subscribed to
+        self.watches: dict[str, asyncio.Task[None]] = {}
         self.buses: set[InMemorySubscriptionBus] = set()  # of its open listen requests
         self.notices: list[Notice] = []
-        self._messages: deque[tuple[str, str]] = deque(maxlen=MESSAGES)  # task, a script's progress message
+        # task, a script's progress message
+        self._messages: deque[tuple[str, str]] = deque(maxlen=MESSAGES)
         self._redactor = Redactor(given.settings.known_secrets(os.environ))
         self._notes: list[str] = []  # of answers that the model does not see
         self._pages = pages or SecretPages()
         self.wait = given.wait if given.wait is not None else longest_wait(about.name)
         self._task = given.task
-        self._denied: dict[tuple[str, ...], float] = {}  # request → the time until which there is no question
+        # request → the time until which there is no question
+        self._denied: dict[tuple[str, ...], float] = {}
         self._held: set[str] = set()  # tasks whose environments are kept attached
         self._attached = contextlib.AsyncExitStack()  # releases them
         self._is_ready = False
@@ -120,7 +125,9 @@ class Client:
         return self._is_ready and task_id in self.toolbox.fleet.tasks
 
     async def look(self, arguments: Mapping[str, Any], task_id: str) -> dict[str, Any]:
-        """An answer of the process tool that the model does not see; {} where no environment is open."""
+        """An answer of the process tool that the model does not see; {} where no environment is
+        open.
+        """
         return await self._unseen("process", arguments, task_id) if self.is_open(task_id) else {}
 
     async def read_file(self, path: str, offset: int, task_id: str) -> dict[str, Any]:
@@ -128,7 +135,9 @@ class Client:
         toolbox = await self.ready()
         toolbox.forget_reads(task_id)
         try:
-            return await self._unseen("read_file", {"path": path, "offset": offset, "limit": 2000}, task_id)
+            return await self._unseen(
+                "read_file", {"path": path, "offset": offset, "limit": 2000}, task_id
+            )
         finally:
             toolbox.forget_reads(task_id)
 
@@ -140,8 +149,12 @@ class Client:
         self._messages.extend(kept)
         return list(map(self._redactor.redact, taken))
 
-    async def _unseen(self, name: str, arguments: Mapping[str, Any], task_id: str) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(await self.toolbox.call(name, arguments, task_id=task_id))
+    async def _unseen(
+        self, name: str, arguments: Mapping[str, Any], task_id: str
+    ) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(
+            await self.toolbox.call(name, arguments, task_id=task_id)
+        )
         self._notes += answer.pop("notes", ())
         return answer
 
@@ -154,11 +167,17 @@ class Client:
             text = json.dumps({**answer, "notes": [*notes, *answer.get("notes", ())]})
         if task_id not in self._held and task_id in self.toolbox.fleet.tasks:
             self._held.add(task_id)
-            await self._attached.enter_async_context(self.toolbox.fleet.use(task_id))  # its lease does not run
+            # its lease does not run
+            await self._attached.enter_async_context(self.toolbox.fleet.use(task_id))
         return text
 
     async def _approve(self, request: ApprovalRequest) -> Answer | Denial:
-        key = (request.task, request.subject, request.command, *(need.decoded for need in request.needs))
+        key = (
+            request.task,
+            request.subject,
+            request.command,
+            *(need.decoded for need in request.needs),
+        )
         if self._denied.get(key, 0.0) > time.monotonic():
             return Denial(DENIED_BEFORE)
         call = self.calls.asking(request.task)
@@ -170,23 +189,34 @@ class Client:
         return answer
 
     async def _ask_password(self, prompt: str, task_id: str) -> str | None:
-        """The password for a sudo of the task. All that runs there is shown: any of it may have started that sudo."""
+        """The password for a sudo of the task.
+
+        All that runs there is shown: any of it may have started that sudo.
+        """
         commands = [call.command for call in self.calls.running(task_id)]
         for process in (await self.look({"action": "list"}, task_id)).get("processes", ()):
-            if process["status"] == "running" and not any(known.startswith(process["command"]) for known in commands):
+            if process["status"] == "running" and not any(
+                known.startswith(process["command"]) for known in commands
+            ):
                 commands.append(process["command"])
-        note = f"sudo asks: {one_line(prompt)} Later commands of this task may use the password too."
+        note = (
+            f"sudo asks: {one_line(prompt)} Later commands of this task may use the password too."
+        )
         return await self._ask_secret(Purpose("\n\n".join(commands), note), task_id)
 
     async def _ask_secret(self, purpose: Purpose, task_id: str) -> str | None:
-        """What the user types on a page; None without a call through which the client could show it."""
+        """What the user types on a page; None without a call through which the client could show
+        it.
+        """
         call = self.calls.asking(task_id)
         if call is None:
             return None
         async with self._pages.page(purpose) as page:
             reply = await call.ask(
                 ElicitRequestURLParams(
-                    message=MESSAGE.format(command=one_line(purpose.command, SHOWN), note=purpose.note),
+                    message=MESSAGE.format(
+                        command=one_line(purpose.command, SHOWN), note=purpose.note
+                    ),
                     url=page.url,
                     elicitation_id=secrets.token_hex(8),
                 )
@@ -206,11 +236,15 @@ class Client:
 
 
 def patient(name: str, arguments: Mapping[str, Any], wait: float | None) -> Mapping[str, Any]:
-    """The arguments, so that what takes longer than the client waits continues as a process and is not ended."""
+    """The arguments, so that what takes longer than the client waits continues as a process and is
+    not ended.
+    """
     if wait is None or name not in ("terminal", "execute_code"):
         return arguments
     if name == "terminal":
-        is_ended = arguments.get("on_timeout") == "kill" and _seconds(arguments.get("timeout"), 0.0) > wait
+        is_ended = (
+            arguments.get("on_timeout") == "kill" and _seconds(arguments.get("timeout"), 0.0) > wait
+        )
         return {**arguments, "on_timeout": "yield"} if is_ended else arguments
     if _seconds(arguments.get("timeout"), float("inf")) <= wait:
         return arguments
@@ -238,17 +272,23 @@ def _settings(given: ServeOptions, wait: float | None) -> Settings:
             ),
         )
     if given.task is None:
-        settings = replace(settings, environment=replace(settings.environment, across_processes=False))
+        settings = replace(
+            settings, environment=replace(settings.environment, across_processes=False)
+        )
     approvals = settings.approvals
     answering = approvals.timeout if "approvals.timeout" in settings.places else ANSWERING
     if "sudo.timeout" not in settings.places:
         settings = replace(settings, sudo=replace(settings.sudo, timeout=ANSWERING + TYPING))
     # The user answers through the client, never on a terminal that the client may use itself.
-    return replace(settings, approvals=replace(approvals, answers="nobody", wait=True, timeout=answering))
+    return replace(
+        settings, approvals=replace(approvals, answers="nobody", wait=True, timeout=answering)
+    )
 
 
 def _options(given: ServeOptions) -> Mapping[str, Any]:
-    """The options, so that environments of a killed server end after their lease, whatever runs in them."""
+    """The options, so that environments of a killed server end after their lease, whatever runs in
+    them.
+    """
     known = {**given.settings.options, **given.options}
     if given.task is not None or known.get("unattended") is not None:
         return given.options
@@ -256,7 +296,9 @@ def _options(given: ServeOptions) -> Mapping[str, Any]:
 
 
 async def close_fully(client: Client) -> None:
-    """Closes a client, also if the caller is cancelled meanwhile: an impatient parent sends a second signal."""
+    """Closes a client, also if the caller is cancelled meanwhile: an impatient parent sends a
+    second signal.
+    """
     closing = asyncio.ensure_future(client.close())
     while not closing.done():
         with contextlib.suppress(asyncio.CancelledError):

@@ -9,8 +9,8 @@ LONG_WAIT = 540.0  # seconds: for a client that waits 10 minutes
 TOKEN = "HERMETIC_TOKEN"  # variable with the token of a client over HTTP
 LABEL = "Hermetic-Client"  # header by which clients with one token differ
 
-# Start of the name in `clientInfo` → seconds that a call may wait; None: as long as the settings say. Clients whose
-# limit differs between releases, such as Codex, are not listed.
+# Start of the name in `clientInfo` → seconds that a call may wait; None: as long as the settings
+# say. Clients whose limit differs between releases, such as Codex, are not listed.
 WAITS: Mapping[str, float | None] = {
     "claude-code": None,
     "visual studio code": None,
@@ -48,28 +48,45 @@ def configuration(client: str, command: Sequence[str]) -> Configuration:
 
 
 def http_configuration(client: str, url: str) -> Configuration:
-    """The configuration that connects to a server at `url`, with a token from a variable. KeyError for another client.
+    """The configuration that connects to a server at `url`, with a token from a variable. KeyError
+    for another client.
 
-    Where a client can name its project in a header, it does: two projects with one token share nothing.
+    Where a client can name its project in a header, it does: two projects with one token share
+    nothing.
     """
     file, token = FILES[client], TOKEN
     if client == "codex":
-        lines = ["[mcp_servers.hermetic]", f"url = {_toml(url)}", f"bearer_token_env_var = {_toml(token)}"]
+        lines = [
+            "[mcp_servers.hermetic]",
+            f"url = {_toml(url)}",
+            f"bearer_token_env_var = {_toml(token)}",
+        ]
         lines += [f'env_http_headers = {{ "{LABEL}" = "PWD" }}', "tool_timeout_sec = 600"]
         return Configuration(file, "\n".join(lines))
     if client == "gemini":
         headers = {"Authorization": f"Bearer ${token}"}
-        return Configuration(file, _servers("mcpServers", {"httpUrl": url, "headers": headers, "timeout": 600_000}))
+        return Configuration(
+            file, _servers("mcpServers", {"httpUrl": url, "headers": headers, "timeout": 600_000})
+        )
     if client == "vscode":
         headers = {"Authorization": "Bearer ${input:hermetic-token}", LABEL: "${workspaceFolder}"}
-        asked = {"type": "promptString", "id": "hermetic-token", "description": "Token for Hermetic", "password": True}
+        asked = {
+            "type": "promptString",
+            "id": "hermetic-token",
+            "description": "Token for Hermetic",
+            "password": True,
+        }
         entry = {"type": "http", "url": url, "headers": headers}
-        return Configuration(file, json.dumps({"inputs": [asked], "servers": {"hermetic": entry}}, indent=2))
+        return Configuration(
+            file, json.dumps({"inputs": [asked], "servers": {"hermetic": entry}}, indent=2)
+        )
     if client == "cursor":
         headers = {"Authorization": f"Bearer ${{env:{token}}}", LABEL: "${workspaceFolder}"}
         return Configuration(file, _servers("mcpServers", {"url": url, "headers": headers}))
     headers = {"Authorization": f"Bearer ${{{token}}}", LABEL: "${PWD:-}"}
-    return Configuration(file, _servers("mcpServers", {"type": "http", "url": url, "headers": headers}))
+    return Configuration(
+        file, _servers("mcpServers", {"type": "http", "url": url, "headers": headers})
+    )
 
 
 def _claude_code(command: list[str]) -> Configuration:

@@ -21,9 +21,16 @@ _log = logging.getLogger("hermetic.mcp")
 
 
 async def serve(
-    given: ServeOptions, first: bytes, lines: AsyncIterator[bytes], write: Write, replied: str | int | None = None
+    given: ServeOptions,
+    first: bytes,
+    lines: AsyncIterator[bytes],
+    write: Write,
+    replied: str | int | None = None,
 ) -> None:
-    """Serves one client until its lines end. The reply to the request `replied`, if any, was written before."""
+    """Serves one client until its lines end.
+
+    The reply to the request `replied`, if any, was written before.
+    """
     handlers = Handlers(given)
     to_server, incoming = anyio.create_memory_object_stream[SessionMessage | Exception]()
     outgoing, from_server = anyio.create_memory_object_stream[SessionMessage]()
@@ -38,10 +45,16 @@ async def serve(
         hidden = replied
         async with from_server:
             async for item in from_server:
-                if hidden is not None and isinstance(item.message, JSONRPCResponse) and item.message.id == hidden:
+                if (
+                    hidden is not None
+                    and isinstance(item.message, JSONRPCResponse)
+                    and item.message.id == hidden
+                ):
                     hidden = None
                     continue
-                await write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                await write(
+                    item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                )
 
     server = handlers.server()
     try:

@@ -1,6 +1,8 @@
-"""The reply to a client's first request, written without the SDK, whose import takes longer than a start may.
+"""The reply to a client's first request, written without the SDK, whose import takes longer than a
+start may.
 
-The SDK's server gets the same request once it is there; its own reply, which is the same, is dropped.
+The SDK's server gets the same request once it is there; its own reply, which is the same, is
+dropped.
 """
 
 import json
@@ -29,7 +31,9 @@ class Greeting(NamedTuple):
 
 
 def greeting(line: bytes) -> Greeting | None:
-    """The reply to a plain `initialize` or `server/discover`; None for anything else, which is left to the SDK."""
+    """The reply to a plain `initialize` or `server/discover`; None for anything else, which is left
+    to the SDK.
+    """
     try:
         message = json.loads(line)
         id, result = message["id"], RESULTS[message["method"]](message["params"])
@@ -48,7 +52,10 @@ def _initialize(params: dict[str, Any]) -> dict[str, Any] | None:
         return None
     return {
         "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
-        "capabilities": {"resources": {"subscribe": True, "listChanged": True}, "tools": {"listChanged": False}},
+        "capabilities": {
+            "resources": {"subscribe": True, "listChanged": True},
+            "tools": {"listChanged": False},
+        },
         "serverInfo": SERVER,
         "instructions": INSTRUCTIONS,
     }
@@ -74,7 +81,9 @@ def _discover(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_client(info: dict[str, Any], capabilities: object) -> bool:
-    return all(isinstance(info[key], str) for key in ("name", "version")) and isinstance(capabilities, dict)
+    return all(isinstance(info[key], str) for key in ("name", "version")) and isinstance(
+        capabilities, dict
+    )
 
 
 RESULTS = {"initialize": _initialize, "server/discover": _discover}

@@ -1,7 +1,9 @@
-"""MCP over streamable HTTP, in both protocol eras. Another server routes requests here after its own checks.
+"""MCP over streamable HTTP, in both protocol eras. Another server routes requests here after its
+own checks.
 
-A client of the handshake era is told apart by its session, which only the token that began it may use. A client of
-2026-07-28 has none: it is the holder of a token with a name, and further by what `Caller` and the cookie say.
+A client of the handshake era is told apart by its session, which only the token that began it may
+use. A client of 2026-07-28 has none: it is the holder of a token with a name, and further by what
+`Caller` and the cookie say.
 """
 
 import asyncio
@@ -40,7 +42,10 @@ class Caller(NamedTuple):
 
 
 class HttpTransport:
-    """Serves MCP to any number of clients. Use it in `async with`; `pages` answers requests for secret pages."""
+    """Serves MCP to any number of clients.
+
+    Use it in `async with`; `pages` answers requests for secret pages.
+    """
 
     def __init__(self, given: ServeOptions, pages: SecretPages) -> None:
         known = {**given.settings.options, **given.options}
@@ -49,7 +54,10 @@ class HttpTransport:
         server = self._handlers.server()
         server.middleware.append(self._mark_present)
         self._manager = StreamableHTTPSessionManager(
-            server, session_idle_timeout=lease, max_sessions=MOST_SESSIONS, max_request_body_size=MOST_BODY
+            server,
+            session_idle_timeout=lease,
+            max_sessions=MOST_SESSIONS,
+            max_request_body_size=MOST_BODY,
         )
         self._stopping = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -98,7 +106,9 @@ class HttpTransport:
             await self._stopping.wait()
 
     async def _mark_present(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """A client of 2026-07-28 is there while one of its requests lasts; those of sessions were counted before."""
+        """A client of 2026-07-28 is there while one of its requests lasts; those of sessions were
+        counted before.
+        """
         if ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
             return await call_next(ctx)
         with self._handlers.clients.present(_client_of(ctx)):
@@ -124,7 +134,10 @@ def _cookie(header: str) -> str:
 
 
 def _setting_cookie(send: Send, value: str) -> Send:
-    """A client that keeps cookies differs from others with the same token. It is set before the first call."""
+    """A client that keeps cookies differs from others with the same token.
+
+    It is set before the first call.
+    """
 
     async def send_with_cookie(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":

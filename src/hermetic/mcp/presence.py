@@ -1,4 +1,6 @@
-"""The clients of one server, and which of them are there: one that leaves without a word is closed after its lease."""
+"""The clients of one server, and which of them are there: one that leaves without a word is closed
+after its lease.
+"""
 
 import asyncio
 import logging
@@ -18,7 +20,10 @@ class TooMany(Exception):
 
 
 class Clients:
-    """Clients by key. With a lease, one that sends nothing for so many seconds, and has nothing open, is closed."""
+    """Clients by key.
+
+    With a lease, one that sends nothing for so many seconds, and has nothing open, is closed.
+    """
 
     def __init__(self, lease: float | None) -> None:
         self._lease = lease
@@ -41,7 +46,9 @@ class Clients:
 
     @contextmanager
     def present(self, key: Hashable) -> Iterator[None]:
-        """The client is there for the length of the block; its lease runs from the end of the last one."""
+        """The client is there for the length of the block; its lease runs from the end of the last
+        one.
+        """
         self._requests[key] += 1
         self._watch(key)
         try:
@@ -71,7 +78,9 @@ class Clients:
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
         if self._lease is not None and key in self._clients and not self._requests[key]:
-            self._timers[key] = asyncio.get_running_loop().call_later(self._lease, self._expire, key)
+            self._timers[key] = asyncio.get_running_loop().call_later(
+                self._lease, self._expire, key
+            )
 
     def _expire(self, key: Hashable) -> None:
         if self._clients[key].calls.is_waiting:  # its user has a question open

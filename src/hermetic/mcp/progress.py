@@ -23,7 +23,9 @@ Report = Callable[[float, str], Awaitable[None]]  # seconds since the call began
 
 @asynccontextmanager
 async def reported(client: Client, call: Call, report: Report) -> AsyncIterator[None]:
-    """While the block runs, the call's output is reported each second, and else every 10 s that it runs."""
+    """While the block runs, the call's output is reported each second, and else every 10 s that it
+    runs.
+    """
     reporting = asyncio.create_task(_report(client, call, report))
     try:
         yield
@@ -61,7 +63,11 @@ class _Output:
             self._id = await self._find()
         if not isinstance(self._id, str):
             return ""
-        cursor = {} if self._cursor is None and self._call.name == "process" else {"cursor": self._cursor or 0}
+        cursor = (
+            {}
+            if self._cursor is None and self._call.name == "process"
+            else {"cursor": self._cursor or 0}
+        )
         answer = await self._look({"action": "poll", "session_id": self._id, **cursor})
         is_first, self._cursor = "output" not in answer, answer.get("cursor", self._cursor)
         return "" if is_first else str(answer["output"])[-SHOWN:]

@@ -24,8 +24,16 @@ def opens_pages(capabilities: ClientCapabilities | None) -> bool:
 def approval_form(request: ApprovalRequest) -> ElicitRequestFormParams:
     """The request in words, and the answers that it offers."""
     answer = {"type": "string", "title": "Answer", "enum": list(request.scope), "default": "deny"}
-    reason = {"type": "string", "title": "Reason, if you deny it", "description": "The model reads it."}
-    schema = {"type": "object", "properties": {ANSWER: answer, REASON: reason}, "required": [ANSWER]}
+    reason = {
+        "type": "string",
+        "title": "Reason, if you deny it",
+        "description": "The model reads it.",
+    }
+    schema = {
+        "type": "object",
+        "properties": {ANSWER: answer, REASON: reason},
+        "required": [ANSWER],
+    }
     return ElicitRequestFormParams(message=described(request), requested_schema=schema)
 
 

@@ -1,7 +1,7 @@
 """Logs, files and recordings of an environment as resources, and what is known of their changes.
 
-Logs and files are read through the tools, so that a resource shows no more than a model may see. Recordings are those
-of the client's own environments; they hold no secrets.
+Logs and files are read through the tools, so that a resource shows no more than a model may see.
+Recordings are those of the client's own environments; they hold no secrets.
 """
 
 import asyncio
@@ -90,7 +90,9 @@ def uri_of(kind: str, id: str, task: str = "") -> str:
 
 
 async def listed(client: Client, task: str = "") -> list[Resource]:
-    """The logs of the environment's processes, and its recordings; none where no environment was opened yet."""
+    """The logs of the environment's processes, and its recordings; none where no environment was
+    opened yet.
+    """
     answer = await client.look({"action": "list"}, client.task_id(task))
     logs = [
         Resource(
@@ -120,10 +122,14 @@ async def read(client: Client, uri: str) -> TextResourceContents | BlobResourceC
     """The content. Raises NoResource."""
     address = parse(uri)
     if address.kind == "logs":
-        return TextResourceContents(uri=uri, mime_type="text/plain", text=await _log(client, address))
+        return TextResourceContents(
+            uri=uri, mime_type="text/plain", text=await _log(client, address)
+        )
     if address.kind == "recordings":
         recording = await _recording(client, address)
-        return TextResourceContents(uri=uri, mime_type=CAST, text=await asyncio.to_thread(_cast, recording))
+        return TextResourceContents(
+            uri=uri, mime_type=CAST, text=await asyncio.to_thread(_cast, recording)
+        )
     return await _file(client, address, uri)
 
 
@@ -143,7 +149,10 @@ async def _log(client: Client, address: Address) -> str:
 
 
 def _open_task(client: Client, address: Address) -> str:
-    """The task of an address: one that is open, or the usual one, which a read may open. Raises NoResource."""
+    """The task of an address: one that is open, or the usual one, which a read may open.
+
+    Raises NoResource.
+    """
     task = client.task_id(address.task)
     if address.task and not client.is_open(task):
         raise NoResource(f"no environment is open for the task {address.task!r}")
@@ -157,7 +166,9 @@ async def _looked(client: Client, arguments: Mapping[str, Any], task: str) -> di
     return answer
 
 
-async def _file(client: Client, address: Address, uri: str) -> TextResourceContents | BlobResourceContents:
+async def _file(
+    client: Client, address: Address, uri: str
+) -> TextResourceContents | BlobResourceContents:
     task, lines, offset, size = _open_task(client, address), [], 1, 0
     while offset:
         answer = await client.read_file(address.name, offset, task)
@@ -170,16 +181,23 @@ async def _file(client: Client, address: Address, uri: str) -> TextResourceConte
         size += len(content)
         offset = answer.get("next_offset", 0) if size < MOST else 0
         if answer.get("next_offset") and not offset:
-            lines.append(f"[cut: the file has {answer['file_size']} bytes; the read_file tool reads on]")
+            lines.append(
+                f"[cut: the file has {answer['file_size']} bytes; the read_file tool reads on]"
+            )
     return TextResourceContents(uri=uri, mime_type="text/plain", text="\n".join(lines))
 
 
 async def _image(client: Client, address: Address, uri: str) -> BlobResourceContents:
-    """An image, within the bounds of read_file. The file may have been replaced since that tool saw it."""
+    """An image, within the bounds of read_file.
+
+    The file may have been replaced since that tool saw it.
+    """
     bounds = read_bounds()
     try:
         async with client.toolbox.fleet.use(client.task_id(address.task)) as environment:
-            if (size := (await environment.file_status(address.name, bounds=bounds)).size) > MOST_IMAGE:
+            if (
+                size := (await environment.file_status(address.name, bounds=bounds)).size
+            ) > MOST_IMAGE:
                 raise NoResource(f"{address.name} has {size} bytes, the most is {MOST_IMAGE}")
             data = (await environment.read_content(address.name, bounds=bounds)).data
     except (OSError, ExecutionError) as error:
@@ -209,23 +227,32 @@ async def _recording(client: Client, address: Address) -> Recording:
                 found = await asyncio.to_thread(Store.of_user(os.environ).read, address.name)
                 if found.environment == environment.id:
                     return found
-    raise NoResource(f"no recording {address.name!r} of this environment is kept; resources/list names them")
+    raise NoResource(
+        f"no recording {address.name!r} of this environment is kept; resources/list names them"
+    )
 
 
 def _cast(recording: Recording) -> str:
-    """An asciicast; of a long one the start, with a mark at its end that says so. Raises NoResource."""
+    """An asciicast; of a long one the start, with a mark at its end that says so.
+
+    Raises NoResource.
+    """
     try:
         with open(Store.of_user(os.environ).path(recording.id), "rb") as file:
             data, size = file.read(MOST_RECORDING), os.fstat(file.fileno()).st_size
     except OSError as error:
         raise NoResource(f"the recording cannot be read: {error}") from None
     text = data[: data.rfind(b"\n") + 1]  # whole events
-    mark = (last_time(text), "m", f"cut: the recording has {size} bytes") if size > len(data) else None
+    mark = (
+        (last_time(text), "m", f"cut: the recording has {size} bytes") if size > len(data) else None
+    )
     return text.decode("utf-8", "replace") + (json.dumps(mark) + "\n" if mark else "")
 
 
 async def changes(client: Client, uri: str, before: Version) -> AsyncIterator[None]:
-    """One item per change since that version, at most every second; the log of an ended process has none."""
+    """One item per change since that version, at most every second; the log of an ended process has
+    none.
+    """
     while before[0] != "exited":
         await asyncio.sleep(PAUSE)
         try:
@@ -239,7 +266,10 @@ async def changes(client: Client, uri: str, before: Version) -> AsyncIterator[No
 
 
 async def version(client: Client, uri: str) -> Version:
-    """What differs after a change; the first part is "exited" once there can be no other. Raises NoResource."""
+    """What differs after a change; the first part is "exited" once there can be no other.
+
+    Raises NoResource.
+    """
     address = parse(uri)
     task = client.task_id(address.task)
     if address.kind == "logs":

@@ -21,8 +21,12 @@ ANNOTATIONS = {
         read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
     ),
     "patch": ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False),
-    "request_approval": ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False),
-    "type_secret": ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False),
+    "request_approval": ToolAnnotations(
+        read_only_hint=False, destructive_hint=False, open_world_hint=False
+    ),
+    "type_secret": ToolAnnotations(
+        read_only_hint=False, destructive_hint=False, open_world_hint=False
+    ),
 }
 
 # Claude Code shows a model the names of other tools only, until it searches for them.
@@ -31,20 +35,33 @@ LOADED = ("terminal", "process", "read_file", "write_file", "patch", "search_fil
 
 
 def described_tool(schema: Fields) -> Tool:
-    """A tool's schema, with what a client may want to know before it runs it. Unknown tools count as destructive."""
+    """A tool's schema, with what a client may want to know before it runs it.
+
+    Unknown tools count as destructive.
+    """
     name = schema["name"]
     meta = {"_meta": ALWAYS_LOADED} if name in LOADED else {}
-    return Tool.model_validate({**schema, "annotations": ANNOTATIONS.get(name, DESTRUCTIVE), **meta})
+    return Tool.model_validate(
+        {**schema, "annotations": ANNOTATIONS.get(name, DESTRUCTIVE), **meta}
+    )
 
 
 def tool_result(text: str, answer: Fields, notices: Sequence[Notice]) -> CallToolResult:
-    """The text of an answer; images that a script attached, and notices that came meanwhile, follow."""
+    """The text of an answer; images that a script attached, and notices that came meanwhile,
+    follow.
+    """
     text, images = split_images(text, answer)
-    content: list[ContentBlock] = [ImageContent(data=file["data"], mime_type=file["media_type"]) for file in images]
+    content: list[ContentBlock] = [
+        ImageContent(data=file["data"], mime_type=file["media_type"]) for file in images
+    ]
     content += [TextContent(text=notice.text) for notice in notices]
-    return CallToolResult(content=[TextContent(text=text), *content], is_error=bool(answer.get("error")))
+    return CallToolResult(
+        content=[TextContent(text=text), *content], is_error=bool(answer.get("error"))
+    )
 
 
 def failure(message: str) -> CallToolResult:
     """A result that says why nothing was done."""
-    return CallToolResult(content=[TextContent(text=json.dumps({"status": "error", "error": message}))], is_error=True)
+    return CallToolResult(
+        content=[TextContent(text=json.dumps({"status": "error", "error": message}))], is_error=True
+    )

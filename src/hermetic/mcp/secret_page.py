@@ -1,4 +1,6 @@
-"""A page on this machine on which the user types a secret: past the client, the conversation and the model."""
+"""A page on this machine on which the user types a secret: past the client, the conversation and
+the model.
+"""
 
 import asyncio
 import contextlib
@@ -26,7 +28,13 @@ HEADERS = {
     ),
 }
 # A request that cannot be read gets no answer.
-UNREADABLE = (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
+UNREADABLE = (
+    TimeoutError,
+    OSError,
+    ValueError,
+    asyncio.IncompleteReadError,
+    asyncio.LimitOverrunError,
+)
 STYLE = (
     "body{font:16px system-ui;max-width:36em;margin:4em auto;padding:0 1em}input,button{font:inherit;padding:.4em}"
     "pre{white-space:pre-wrap;overflow-wrap:anywhere;border:1px solid;padding:.6em}"
@@ -57,13 +65,14 @@ class Answer(NamedTuple):
 class SecretPages:
     """Pages with an address that only their reader knows. Each takes one secret and is gone.
 
-    With `url` another server of this process hands requests for pages below it to `respond`; else they have a server of
-    their own, which this machine alone reaches.
+    With `url` another server of this process hands requests for pages below it to `respond`; else
+    they have a server of their own, which this machine alone reaches.
     """
 
     def __init__(self, url: str | None = None) -> None:
         self._url = url
-        self._open: dict[str, tuple[Purpose, asyncio.Future[str]]] = {}  # path → what for, the secret
+        # path → what for, the secret
+        self._open: dict[str, tuple[Purpose, asyncio.Future[str]]] = {}
         self._server: asyncio.Server | None = None
         self._starting = asyncio.Lock()
         self._serving: set[asyncio.Task[None]] = set()  # one per connection
@@ -85,7 +94,10 @@ class SecretPages:
             typed.cancel()
 
     def respond(self, method: str, path: str, body: bytes) -> Answer:
-        """The answer to a request whose Host and Origin were checked. `body` has at most MOST bytes."""
+        """The answer to a request whose Host and Origin were checked.
+
+        `body` has at most MOST bytes.
+        """
         found = self._open.get(path)
         if found is None:
             return _answer("404 Not Found", "<p>This page is not open any more.</p>")
@@ -103,7 +115,10 @@ class SecretPages:
         return _answer("200 OK", "<p>Thank you. You can close this page.</p>")
 
     async def close(self) -> None:
-        """Serves no page any more. Open connections end: a browser may keep one without a request."""
+        """Serves no page any more.
+
+        Open connections end: a browser may keep one without a request.
+        """
         if self._server is not None:
             self._server.close()
         for task in self._serving:
@@ -120,7 +135,8 @@ class SecretPages:
         task = asyncio.create_task(self._serve(reader, writer))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
-        task.add_done_callback(lambda _: writer.close())  # also of a task that was cancelled before it began
+        # also of a task that was cancelled before it began
+        task.add_done_callback(lambda _: writer.close())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(*UNREADABLE):
@@ -135,13 +151,21 @@ class SecretPages:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         request, *lines = head.split("\r\n")
         method, path, _ = request.split(" ", 2)
-        fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        if fields.get("host") != self._address:  # another name for this machine: a foreign page may have chosen it
+        fields = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
+        # another name for this machine: a foreign page may have chosen it
+        if fields.get("host") != self._address:
             return _answer("421 Misdirected Request", "<p>Open the address as it was given.</p>")
         own = f"http://{self._address}"
         if method != "GET" and fields.get("origin", own) != own:
             return _answer("403 Forbidden", "<p>Type it on the page itself.</p>")
-        body = await reader.readexactly(min(int(fields.get("content-length", "0")), MOST)) if method == "POST" else b""
+        body = (
+            await reader.readexactly(min(int(fields.get("content-length", "0")), MOST))
+            if method == "POST"
+            else b""
+        )
         return self.respond(method, path, body)
 
 

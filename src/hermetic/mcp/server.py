@@ -11,7 +11,12 @@ from typing import Any
 import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourcesListChanged, ResourceUpdated
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    ResourcesListChanged,
+    ResourceUpdated,
+)
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
@@ -67,8 +72,8 @@ def one_client(_: Context) -> Hashable:
 class Handlers:
     """The handlers of one server, the same for every transport.
 
-    `client_of` tells the clients of a transport apart. Where clients may leave without a word, one without a request
-    for `lease` seconds is closed.
+    `client_of` tells the clients of a transport apart. Where clients may leave without a word, one
+    without a request for `lease` seconds is closed.
     """
 
     def __init__(
@@ -98,7 +103,8 @@ class Handlers:
             on_subscribe_resource=self._subscribe,
             on_unsubscribe_resource=self._unsubscribe,
             on_subscriptions_listen=self._listen,
-            get_tool_input_schema=lambda _: None,  # no tool takes an argument from a header, so none is compared
+            # no tool takes an argument from a header, so none is compared
+            get_tool_input_schema=lambda _: None,
         )
 
     async def close(self) -> None:
@@ -113,15 +119,21 @@ class Handlers:
             opens_pages=opens_pages(capabilities),
         )
         try:
-            return self.clients.get(self._client_of(context), lambda: Client(self._given, about, self._pages))
+            return self.clients.get(
+                self._client_of(context), lambda: Client(self._given, about, self._pages)
+            )
         except TooMany as error:
             raise MCPError(INTERNAL_ERROR, str(error)) from None
 
-    async def _list_tools(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
+    async def _list_tools(
+        self, context: Context, _: PaginatedRequestParams | None
+    ) -> ListToolsResult:
         toolbox = await self._client(context).ready()
         return ListToolsResult(tools=[described_tool(schema) for schema in toolbox.schemas("mcp")])
 
-    async def _call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+    async def _call_tool(
+        self, context: Context, params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
         client, arguments = self._client(context), params.arguments or {}
         if params.request_state is None:
             call: Call | None = client.start(params.name, arguments, client.task_id(_task(context)))
@@ -131,7 +143,9 @@ class Handlers:
                 call.resume(params.request_state, _reply(params))
         return failure(OVER) if call is None else await self._result(context, client, call)
 
-    async def _result(self, context: Context, client: Client, call: Call) -> CallToolResult | InputRequiredResult:
+    async def _result(
+        self, context: Context, client: Client, call: Call
+    ) -> CallToolResult | InputRequiredResult:
         is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
         try:
             async with reported(client, call, partial(_report, context)):
@@ -139,7 +153,9 @@ class Handlers:
                     if is_modern:
                         request = ElicitRequest(params=question.params)
                         state = call.suspend(question, UNCLAIMED)
-                        return InputRequiredResult(input_requests={QUESTION: request}, request_state=state)
+                        return InputRequiredResult(
+                            input_requests={QUESTION: request}, request_state=state
+                        )
                     await _elicit(context, question)
                 text = await call.task
         except asyncio.CancelledError:
@@ -151,7 +167,9 @@ class Handlers:
         except Exception:
             client.calls.forget(call)
             _log.exception("the call of %s failed", call.name)
-            return failure(f"the tool {call.name} failed: a mistake of the server, which its log describes")
+            return failure(
+                f"the tool {call.name} failed: a mistake of the server, which its log describes"
+            )
         client.calls.forget(call)
         notices, client.notices = client.notices, []
         answer = json.loads(text)
@@ -160,15 +178,25 @@ class Handlers:
         return tool_result(text, answer, notices)
 
     # -- resources
-    async def _list_resources(self, context: Context, _: PaginatedRequestParams | None) -> ListResourcesResult:
-        return ListResourcesResult(resources=await resources.listed(self._client(context), _task(context)))
+    async def _list_resources(
+        self, context: Context, _: PaginatedRequestParams | None
+    ) -> ListResourcesResult:
+        return ListResourcesResult(
+            resources=await resources.listed(self._client(context), _task(context))
+        )
 
-    async def _list_templates(self, _: Context, __: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+    async def _list_templates(
+        self, _: Context, __: PaginatedRequestParams | None
+    ) -> ListResourceTemplatesResult:
         return ListResourceTemplatesResult(resource_templates=resources.TEMPLATES)
 
-    async def _read_resource(self, context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+    async def _read_resource(
+        self, context: Context, params: ReadResourceRequestParams
+    ) -> ReadResourceResult:
         try:
-            return ReadResourceResult(contents=[await resources.read(self._client(context), str(params.uri))])
+            return ReadResourceResult(
+                contents=[await resources.read(self._client(context), str(params.uri))]
+            )
         except resources.NoResource as error:
             raise MCPError(INVALID_PARAMS, str(error)) from None
 
@@ -187,7 +215,9 @@ class Handlers:
             watch.cancel()
         return EmptyResult()
 
-    async def _listen(self, context: Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
+    async def _listen(
+        self, context: Context, params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
         """Modern era: updates are part of this request's own stream."""
         client, bus = self._client(context), InMemorySubscriptionBus()
 
@@ -206,7 +236,9 @@ class Handlers:
                 watch.cancel()
 
 
-async def _watch(client: Client, uri: str, notify: Callable[[str], Awaitable[None]]) -> "asyncio.Task[None]":
+async def _watch(
+    client: Client, uri: str, notify: Callable[[str], Awaitable[None]]
+) -> "asyncio.Task[None]":
     """Notifies of changes of a resource from now on. Raises MCPError."""
     try:
         before = await resources.version(client, uri)
@@ -214,7 +246,8 @@ async def _watch(client: Client, uri: str, notify: Callable[[str], Awaitable[Non
         raise MCPError(INVALID_PARAMS, str(error)) from None
 
     async def watch() -> None:
-        with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client is gone
+        # the client is gone
+        with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             async for _ in resources.changes(client, uri, before):
                 await notify(uri)
 
@@ -246,7 +279,9 @@ def _task(context: Context) -> str:
 
 
 async def _elicit(context: Context, question: Question) -> None:
-    """Asks in the handshake era, where a server may send requests; a question that was given up is taken back."""
+    """Asks in the handshake era, where a server may send requests; a question that was given up is
+    taken back.
+    """
     asking = asyncio.ensure_future(_ask(context, question))
     try:
         await asyncio.wait([asking, question.reply], return_when=asyncio.FIRST_COMPLETED)
@@ -263,5 +298,9 @@ async def _elicit(context: Context, question: Question) -> None:
 def _ask(context: Context, question: Question) -> Awaitable[ElicitResult]:
     params, id = question.params, context.request_id
     if isinstance(params, ElicitRequestFormParams):
-        return context.session.elicit_form(params.message, params.requested_schema, related_request_id=id)
-    return context.session.elicit_url(params.message, params.url, params.elicitation_id or "", related_request_id=id)
+        return context.session.elicit_form(
+            params.message, params.requested_schema, related_request_id=id
+        )
+    return context.session.elicit_url(
+        params.message, params.url, params.elicitation_id or "", related_request_id=id
+    )

@@ -1,4 +1,6 @@
-"""`hermetic mcp` on standard input and output: one client, which ends the server by closing its input."""
+"""`hermetic mcp` on standard input and output: one client, which ends the server by closing its
+input.
+"""
 
 import asyncio
 import os
@@ -24,7 +26,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Wire:
     """Lines from the client and to it, on descriptors of their own.
 
-    Whatever else uses standard input reads the null device, and what it writes to standard output goes to stderr.
+    Whatever else uses standard input reads the null device, and what it writes to standard output
+    goes to stderr.
     """
 
     def __init__(self) -> None:
@@ -86,7 +89,8 @@ async def _ready(descriptor: int, add: Callable[..., Any], remove: Callable[[int
 def serve(options: "Callable[[], ServeOptions]") -> None:
     """Serves the client of this process until it closes its end, or a signal comes.
 
-    `options` is called after the reply to the client's first request: reading the settings takes its time.
+    `options` is called after the reply to the client's first request: reading the settings takes
+    its time.
     """
     asyncio.run(_serve(options))
 
@@ -99,7 +103,8 @@ async def _serve(options: "Callable[[], ServeOptions]") -> None:
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(task.cancel))
     with suppress(asyncio.CancelledError):  # a signal ends it as the end of input does
         await _serve_wire(wire, options)
-    for number in SIGNALS:  # all is closed: a further signal does not fail the exit, whichever thread gets it
+    # all is closed: a further signal does not fail the exit, whichever thread gets it
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -110,7 +115,9 @@ async def _serve_wire(wire: Wire, options: "Callable[[], ServeOptions]") -> None
     if (greeted := greeting(first)) is not None:
         await wire.write(greeted.line)
     given = await asyncio.to_thread(_load, options)
-    await connection.serve(given, first, lines, wire.write, greeted.id if greeted is not None else None)
+    await connection.serve(
+        given, first, lines, wire.write, greeted.id if greeted is not None else None
+    )
 
 
 def _load(options: "Callable[[], ServeOptions]") -> "ServeOptions":

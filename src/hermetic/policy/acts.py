@@ -24,7 +24,9 @@ class Act(msgspec.Struct, frozen=True):
     @property
     def is_known(self) -> bool:
         """False when a part of it is only known when it runs."""
-        return not any(mark in text for text in (*self.words, self.path, self.host) for mark in UNKNOWN)
+        return not any(
+            mark in text for text in (*self.words, self.path, self.host) for mark in UNKNOWN
+        )
 
     def shown(self) -> str:
         """It as a person should see it."""

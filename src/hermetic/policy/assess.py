@@ -51,7 +51,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     stdin: str | None = None  # its whole input
     env: Mapping[str, str] = {}  # variables for it alone
     extension: Extension | None = None  # rows of the user and the project
-    context: Mapping[str, str] | None = None  # variables of its session that are part of every act; None: nobody knows
+    # variables of its session that are part of every act; None: nobody knows
+    context: Mapping[str, str] | None = None
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -74,16 +75,21 @@ def assess(
 ) -> Verdict:
     """Verdict on a shell text. Nothing is run.
 
-    Without `cwd`, `workspace` and `state` it is judged as if run in a workspace inside the user's home on a real host.
+    Without `cwd`, `workspace` and `state` it is judged as if run in a workspace inside the user's
+    home on a real host.
     """
     around = Surroundings(cwd=cwd, workspace=workspace, state=state, isolation=isolation)
     return examine_command(command, around).verdict
 
 
 def examine_command(
-    command: str, around: Surroundings = NOTHING_KNOWN, most_steps: int = MAX_STEPS, judged: list[Step] | None = None
+    command: str,
+    around: Surroundings = NOTHING_KNOWN,
+    most_steps: int = MAX_STEPS,
+    judged: list[Step] | None = None,
 ) -> Examined:
-    """What a shell text would do. Raises Overflow where fewer steps than MAX_STEPS are allowed and do not suffice.
+    """What a shell text would do. Raises Overflow where fewer steps than MAX_STEPS are allowed and
+    do not suffice.
 
     `judged` gets the programs that were judged.
     """
@@ -94,7 +100,13 @@ def examine_command(
     deceptive = deception_in(command)
     if deceptive:
         found.append(
-            Finding(DECEPTIVE, f"the text {deceptive[0]}", deceptive[1], deceptive[1] + 1, ascii(command[:200])[1:-1])
+            Finding(
+                DECEPTIVE,
+                f"the text {deceptive[0]}",
+                deceptive[1],
+                deceptive[1] + 1,
+                ascii(command[:200])[1:-1],
+            )
         )
     text = to_bytes_text(command.replace("\r\n", "\n").rstrip("\r"))
     if _nested(text) > MAX_NESTED:
@@ -118,12 +130,16 @@ def examine_command(
     return Examined(verdict_of(found, command, around.isolation), tuple(evaluator.acts))
 
 
-def examine_python(source: str, around: Surroundings = NOTHING_KNOWN, most_steps: int = MAX_STEPS) -> Examined:
+def examine_python(
+    source: str, around: Surroundings = NOTHING_KNOWN, most_steps: int = MAX_STEPS
+) -> Examined:
     """What a Python text would do. Raises Overflow as `examine_command` does."""
     if len(source) > MAX_CHARACTERS:
         return _too_large(source, around)
     text = to_bytes_text(source)
-    return _examine_call(["python3", "-c", text], source, around, lambda call: judge_python(call, text), most_steps)
+    return _examine_call(
+        ["python3", "-c", text], source, around, lambda call: judge_python(call, text), most_steps
+    )
 
 
 def examine_writes(paths: Sequence[str], around: Surroundings = NOTHING_KNOWN) -> Examined:
@@ -148,10 +164,16 @@ def examine_input(argv: Sequence[str], text: str, around: Surroundings = NOTHING
     return _examine_call(words, text, around, judge)
 
 
-def join_changes(examined: Examined, written: Sequence[str], deleted: Sequence[str], around: Surroundings) -> Examined:
+def join_changes(
+    examined: Examined, written: Sequence[str], deleted: Sequence[str], around: Surroundings
+) -> Examined:
     """The same with what it means that these files change too, which its text does not name."""
-    parts = [*examine_writes(written, around).verdict.parts, *_examine_deletes(deleted, around).verdict.parts]
-    added = tuple(msgspec.structs.replace(part, exact="", start=0, end=0) for part in parts)  # good for one time alone
+    parts = [
+        *examine_writes(written, around).verdict.parts,
+        *_examine_deletes(deleted, around).verdict.parts,
+    ]
+    # good for one time alone
+    added = tuple(msgspec.structs.replace(part, exact="", start=0, end=0) for part in parts)
     verdict = _verdict(examined.verdict.decoded, _distinct((*examined.verdict.parts, *added)))
     acts = [Act("write", path=to_bytes_text(path)) for path in written]
     acts += [Act("delete", path=to_bytes_text(path)) for path in deleted]
@@ -168,15 +190,24 @@ def _examine_deletes(paths: Sequence[str], around: Surroundings) -> Examined:
     return _examine_call(["rm", *map(to_bytes_text, paths)], "\n".join(paths), around, judge)
 
 
-def join_ours(examined: Examined, paths: Sequence[str], does: str = "changes what Hermetic itself may do") -> Examined:
+def join_ours(
+    examined: Examined, paths: Sequence[str], does: str = "changes what Hermetic itself may do"
+) -> Examined:
     """The same with what it means that these files are Hermetic's own."""
     found = [Finding(PROTECTED_WRITE, f"{does}: {path}", 0, 0, path, path) for path in paths]
     parts = verdict_of(found, examined.verdict.decoded, None).parts
-    return Examined(_verdict(examined.verdict.decoded, _distinct((*examined.verdict.parts, *parts))), examined.acts)
+    return Examined(
+        _verdict(examined.verdict.decoded, _distinct((*examined.verdict.parts, *parts))),
+        examined.acts,
+    )
 
 
 def _examine_call(
-    argv: list[str], text: str, around: Surroundings, judge: Callable[[Call], None], most_steps: int = MAX_STEPS
+    argv: list[str],
+    text: str,
+    around: Surroundings,
+    judge: Callable[[Call], None],
+    most_steps: int = MAX_STEPS,
 ) -> Examined:
     """By the judge of one program, with no shell text around it."""
     evaluator, shell = Evaluator(most_steps), _shell(around)
@@ -202,7 +233,9 @@ def _shell(around: Surroundings) -> Shell:
 
 
 def around_of_text(around: Surroundings) -> str:
-    """A digest of what a program of a text meets that changes nothing itself; equal to its parts' own."""
+    """A digest of what a program of a text meets that changes nothing itself; equal to its parts'
+    own.
+    """
     return around_of(_shell(around), {})
 
 
@@ -239,7 +272,9 @@ def _set_variables(evaluator: Evaluator, shell: Shell, env: Mapping[str, str]) -
 
 def verdict_of(findings: Sequence[Finding], command: str, isolation: Isolation | None) -> Verdict:
     """The verdict that findings amount to, where the command runs."""
-    return _verdict(command, _distinct(tuple(_part(finding, command, isolation) for finding in findings)))
+    return _verdict(
+        command, _distinct(tuple(_part(finding, command, isolation) for finding in findings))
+    )
 
 
 def _nested(text: str) -> int:
@@ -280,7 +315,8 @@ def _read(source: str) -> Seq:
     return Reader(source, (0, 0)).read()
 
 
-_read_again = lru_cache(maxsize=32)(_read)  # each command of a session meets the same ones; evaluating changes none
+# each command of a session meets the same ones; evaluating changes none
+_read_again = lru_cache(maxsize=32)(_read)
 
 
 def _part(finding: Finding, command: str, isolation: Isolation | None) -> Part:
@@ -317,7 +353,9 @@ def _characters(command: str, start: int, end: int) -> tuple[int, int]:
         return start, max(end, start)
     data = command.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
     first = len(data[:start].decode("utf-8", "replace"))
-    return min(first, len(command)), min(first + len(data[start:end].decode("utf-8", "replace")), len(command))
+    return min(first, len(command)), min(
+        first + len(data[start:end].decode("utf-8", "replace")), len(command)
+    )
 
 
 def _distinct(parts: tuple[Part, ...]) -> tuple[Part, ...]:

@@ -1,4 +1,6 @@
-"""Bounds of one assessment: steps of work, shared by all that evaluates a text, and the size of a computed text."""
+"""Bounds of one assessment: steps of work, shared by all that evaluates a text, and the size of a
+computed text.
+"""
 
 from __future__ import annotations
 

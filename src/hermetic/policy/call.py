@@ -13,7 +13,8 @@ from .programs.table import TABLE, Row
 from .rules import Rule
 from .shell import Shell
 
-Judge = Callable[["Call"], "str | None"]  # gives what the program prints, None when that is not known
+# gives what the program prints, None when that is not known
+Judge = Callable[["Call"], "str | None"]
 
 
 class Machine(Protocol):
@@ -23,11 +24,23 @@ class Machine(Protocol):
     forking: int  # how many pipelines and background commands surround the program
 
     def report(
-        self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell, call: Call | None = None
+        self,
+        rule: Rule,
+        reason: str,
+        decoded: str,
+        path: str | None,
+        shell: Shell,
+        call: Call | None = None,
     ) -> None: ...
     def note(self, deed: Deed, value: str, *, scope: Scope = "") -> None: ...
     def run_argv(
-        self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str], *, functions: bool = True
+        self,
+        argv: list[str],
+        shell: Shell,
+        stdin: str | None,
+        env: dict[str, str],
+        *,
+        functions: bool = True,
     ) -> str: ...
     def run_text(self, text: str, shell: Shell, stdin: str | None) -> str: ...
     def probe_argv(self, argv: list[str], shell: Shell) -> bool: ...
@@ -38,9 +51,18 @@ class Machine(Protocol):
 
 
 class Call:
-    """A program with its folded arguments, its standard input as far as known, and the shell around it."""
+    """A program with its folded arguments, its standard input as far as known, and the shell around
+    it.
+    """
 
-    def __init__(self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str], machine: Machine) -> None:
+    def __init__(
+        self,
+        argv: list[str],
+        shell: Shell,
+        stdin: str | None,
+        env: dict[str, str],
+        machine: Machine,
+    ) -> None:
         self.argv = argv
         self.name = program_name(argv[0])
         self.args = argv[1:]
@@ -62,7 +84,12 @@ class Call:
         if self._options is None:
             row = self.row
             self._options = parse_options(
-                self.args, row.short, row.long, stop_early=row.early, single_dash_long=row.dash, glued=row.glued
+                self.args,
+                row.short,
+                row.long,
+                stop_early=row.early,
+                single_dash_long=row.dash,
+                glued=row.glued,
             )
         return self._options
 
@@ -86,11 +113,15 @@ class Call:
         """Evaluate another program in place of this one; gives what it prints."""
         if not argv:
             return ""
-        return self.machine.run_argv(argv, shell or self.shell, self.stdin if stdin is None else stdin, self.env)
+        return self.machine.run_argv(
+            argv, shell or self.shell, self.stdin if stdin is None else stdin, self.env
+        )
 
     def shell_text(self, text: str, *, shell: Shell | None = None, stdin: str | None = None) -> str:
         """Evaluate shell code that this program would run."""
-        return self.machine.run_text(text, shell or self.shell.fork(), self.stdin if stdin is None else stdin)
+        return self.machine.run_text(
+            text, shell or self.shell.fork(), self.stdin if stdin is None else stdin
+        )
 
     def place(self, path: str) -> tuple[str, Place]:
         """The absolute path and the kind of place it is."""
@@ -121,7 +152,9 @@ class Call:
         return other
 
     def of_verb(self, program: str, verb: str, args: list[str]) -> Call:
-        """A verb of a program, judged by the row `PROGRAM-VERB`; findings name it as it is written, `PROGRAM VERB`."""
+        """A verb of a program, judged by the row `PROGRAM-VERB`; findings name it as it is written,
+        `PROGRAM VERB`.
+        """
         return self.again([program, verb, *args]).named(f"{program}-{verb}", args)
 
 

@@ -16,8 +16,8 @@ from .marks import UNSET, is_known, shown
 from .rules import Finding
 from .shell import Shell, Value
 
-# Variables by which the same words reach another account, cluster, database, repository or program. They count whoever
-# has set them, and also where they are not exported.
+# Variables by which the same words reach another account, cluster, database, repository or program.
+# They count whoever has set them, and also where they are not exported.
 _CONTEXT = regex(
     r"LD_|DYLD_|GIT_|SSH_(?!CONNECTION$|CLIENT$|TTY$)|KUBE|AWS_|AZURE_|ARM_|GOOGLE_|GCLOUD|CLOUDSDK_|DOCKER_|CONTAINER_"
     r"|COMPOSE_|PODMAN_|PG|MYSQL|REDIS|MONGO|SQL|DATABASE_|DB_|TF_|TERRAFORM|HELM|VAULT_|CONSUL_|NOMAD_|ANSIBLE_|PULUMI_"
@@ -25,7 +25,8 @@ _CONTEXT = regex(
     r"|https?_proxy|HOST$|PYTHON|PERL|RUBY|NODE_|JAVA|(BASH_)?ENV$|IFS$|HOME$|TMPDIR$|SUDO_|RSYNC_|ETCD|OS_|LINODE_"
     r"|DIGITALOCEAN_|HCLOUD_|CDPATH$|GLOBIGNORE$"
 )
-# Variables that say how things look, and where a shell has been. Any other one may change what a program does.
+# Variables that say how things look, and where a shell has been. Any other one may change what a
+# program does.
 _HARMLESS = regex(
     r"LANG|LANGUAGE|LC_\w+|TERM|COLORTERM|NO_COLOR|FORCE_COLOR|CLICOLOR\w*|LS_COLORS|COLUMNS|LINES|PWD|OLDPWD|SHLVL|_"
     r"|PS[0-4]|HIST\w+|HOSTNAME|SSH_(CONNECTION|CLIENT|TTY)"
@@ -33,8 +34,12 @@ _HARMLESS = regex(
 
 
 def counts(name: str, *, passed_on: bool) -> bool:
-    """Whether a variable that was changed is part of every act after it; `passed_on`: programs get it."""
-    return (passed_on or name in ("PATH", "BASH_CMDS") or bool(_CONTEXT.match(name))) and not _HARMLESS.fullmatch(name)
+    """Whether a variable that was changed is part of every act after it; `passed_on`: programs get
+    it.
+    """
+    return (
+        passed_on or name in ("PATH", "BASH_CMDS") or bool(_CONTEXT.match(name))
+    ) and not _HARMLESS.fullmatch(name)
 
 
 @lru_cache(maxsize=4096)  # asked about the same variables before every command
@@ -58,8 +63,9 @@ def _source(redirecting: bool) -> Source:
 
 
 def around_of(shell: Shell, env: Mapping[str, str]) -> str:
-    """A digest of directory and variables that is equal only where a program meets the same; empty when not all of
-    them are known."""
+    """A digest of directory and variables that is equal only where a program meets the same; empty
+    when not all of them are known.
+    """
     variables = _variables(shell, env)
     known = [shell.cwd, shell.secrets, *variables.values()]
     if not all(map(is_known, known)):
@@ -74,16 +80,21 @@ def around_of(shell: Shell, env: Mapping[str, str]) -> str:
 
 
 def _variables(shell: Shell, env: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are part of the act: those that its session was given, and those of the text itself."""
+    """The variables that are part of the act: those that its session was given, and those of the
+    text itself.
+    """
     if shell.context is None:  # nobody has said what its session was given
-        found = {name: _text(value) for name, value in shell.variables.items() if _CONTEXT.match(name)}
+        found = {
+            name: _text(value) for name, value in shell.variables.items() if _CONTEXT.match(name)
+        }
     else:
         found = dict(shell.context)
     for name, value in shell.variables.items():
         passed_on = shell.exported is None or name in shell.exported
         if shell.began.get(name) != value and counts(name, passed_on=passed_on):
             found[name] = _text(value)
-    found.update({name: UNSET for name in shell.choices if name in found})  # nobody knows which way was taken
+    # nobody knows which way was taken
+    found.update({name: UNSET for name in shell.choices if name in found})
     found.update(env)
     return {name: value for name, value in found.items() if not _HARMLESS.fullmatch(name)}
 
@@ -95,8 +106,8 @@ def _text(value: Value) -> str:
 def _exact(finding: Finding, call: Call, around: str) -> str:
     """A digest that is equal only for the same words, input, directory and variables.
 
-    Empty when a part of them cannot be known, or when code runs that nobody has seen: then one approval is good for one
-    time alone.
+    Empty when a part of them cannot be known, or when code runs that nobody has seen: then one
+    approval is good for one time alone.
     """
     rule, shell = finding.rule, call.shell
     if "executes unseen code" in rule.effects:
@@ -104,8 +115,10 @@ def _exact(finding: Finding, call: Call, around: str) -> str:
     words = [rule.name, finding.reason, finding.path or "", call.stdin or "", *call.argv]
     if not all(map(is_known, words)):
         return ""
-    words += [" ".join(argv) for argv in call.machine.carriers if argv != call.argv]  # that run it, such as sudo
-    words += [f"{path}={content}" for path, content in sorted(shell.files.items())]  # that this text wrote before
+    # that run it, such as sudo
+    words += [" ".join(argv) for argv in call.machine.carriers if argv != call.argv]
+    # that this text wrote before
+    words += [f"{path}={content}" for path, content in sorted(shell.files.items())]
     return _digest([around, *words])
 
 

@@ -25,33 +25,49 @@ _OF_FILES = frozenset({"secret-read", "protected-path"})
 _MACHINES = frozenset({"local", "ssh"})
 # Directories that hold the sockets of engines.
 _CONTROL = frozenset({"/", "/run", "/var", "/var/run"})
-# Directories that belong to the image: a shared path is not expected to appear there under another name.
+# Directories that belong to the image: a shared path is not expected to appear there under another
+# name.
 _IMAGE = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/boot/")
 
 
 def is_contained(finding: Finding, isolation: Isolation) -> bool:
-    """True when what was found cannot leave the place, nor reach what it shares with the caller's machine."""
+    """True when what was found cannot leave the place, nor reach what it shares with the caller's
+    machine.
+    """
     category = finding.rule.category
     if not is_apart(isolation):
         return False
     if category in _OF_FILES:
-        return finding.path is not None and not finding.inside and not shows_host(finding.path, isolation)
+        return (
+            finding.path is not None
+            and not finding.inside
+            and not shows_host(finding.path, isolation)
+        )
     if isolation.separate_network and category in _NEEDS_NETWORK:
         return True
-    if finding.inside or category not in _HOST_ONLY or any(_leads_out(path) for path in isolation.shared_paths):
+    if (
+        finding.inside
+        or category not in _HOST_ONLY
+        or any(_leads_out(path) for path in isolation.shared_paths)
+    ):
         return False
     if not isolation.shared_paths:
         return True
     if finding.path is None:
         return category not in _ANYWHERE
-    # A sandbox shows what it shares under its own name, so all else is its own or cannot be written.
+    # A sandbox shows what it shares under its own name, so all else is its own or cannot be
+    # written.
     is_own = isolation.kind == "sandbox" or _of_image(finding.path)
     return is_own and not any(_overlaps(finding.path, path) for path in isolation.shared_paths)
 
 
 def is_apart(isolation: Isolation) -> bool:
     """True for an environment with files and processes of its own that is not a whole machine."""
-    return isolation.separate_files and isolation.separate_processes and isolation.kind not in _MACHINES
+    return (
+        isolation.separate_files
+        and isolation.separate_processes
+        and isolation.kind not in _MACHINES
+    )
 
 
 def shows_host(path: str, isolation: Isolation) -> bool:

@@ -28,7 +28,11 @@ def deception_in(text: str) -> tuple[str, int] | None:
     """What makes the text deceptive and where, or None."""
     if text.isascii():
         match = _CONTROL.search(text) or _RETURN.search(text.rstrip("\r"))
-        return ("holds control characters that change what a terminal shows", match.start()) if match else None
+        return (
+            ("holds control characters that change what a terminal shows", match.start())
+            if match
+            else None
+        )
     checks = (
         (_BIDI, "turns the direction of the text around"),
         (_INVISIBLE, "holds characters nobody can see"),

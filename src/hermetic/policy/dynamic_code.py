@@ -36,7 +36,10 @@ def execute(call: Call, text: str, how: str, *, piped: bool = False) -> bool:
     elif piped and marks == INPUT:
         return False
     else:
-        call.report(UNKNOWN_COMMAND, f"runs text that cannot be known beforehand, as {how}: {shown(text[:120])}")
+        call.report(
+            UNKNOWN_COMMAND,
+            f"runs text that cannot be known beforehand, as {how}: {shown(text[:120])}",
+        )
     return True
 
 
@@ -46,7 +49,9 @@ def is_wholly_unseen(text: str) -> bool:
 
 
 def run_program(call: Call, text: str, how: str) -> str:
-    """Evaluate a command that an option hands to another program; a script of unknown content is reported."""
+    """Evaluate a command that an option hands to another program; a script of unknown content is
+    reported.
+    """
     words = text.split()
     if words and "/" in words[0] and not re.match(r"/(usr/(local/)?)?s?bin/", words[0]):
         call.report(OPTION_RUNS, f"makes {call.name} run {shown(words[0])}, as {how}")

@@ -6,7 +6,20 @@ from hermetic.policy.tables import names
 
 from .budget import copying
 from .call import Call
-from .marks import DEVICE, ENDLESS, FILE, GLOBS, NET, PIDS, SECRET, STAR, UNKNOWN, has_glob, is_known, shown
+from .marks import (
+    DEVICE,
+    ENDLESS,
+    FILE,
+    GLOBS,
+    NET,
+    PIDS,
+    SECRET,
+    STAR,
+    UNKNOWN,
+    has_glob,
+    is_known,
+    shown,
+)
 from .paths import Place, below_home, classify, follow, is_env_file, is_secret, resolve
 from .protected import protect_ours
 
@@ -14,7 +27,8 @@ _SHARED_TOOLS = frozenset(names("sudo ls git ssh python python3 bash sh cat ps s
 _HISTORY = ("delete-git-directory", "deletes the repository's history")
 _SYSTEM = ("delete-system-file", "deletes part of the system")
 _LOGS = ("write-log", "deletes logs or history")
-# What it means that a kind of place is deleted: a rule and a reason. Any other place is outside the workspace.
+# What it means that a kind of place is deleted: a rule and a reason. Any other place is outside the
+# workspace.
 _DELETED: dict[str, tuple[str, str]] = {
     "root": ("delete-system", "deletes the root directory"),
     "home": ("delete-system", "deletes a home directory"),
@@ -24,7 +38,8 @@ _DELETED: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("log", "history"), _LOGS),
     **dict.fromkeys(("system", "device", "disk", "kernel"), _SYSTEM),
 }
-# What it means that a kind of place is written. The rest is judged by more than its kind, or harmless.
+# What it means that a kind of place is written. The rest is judged by more than its kind, or
+# harmless.
 _WRITTEN: dict[str, tuple[str, str]] = {
     "disk": ("write-disk", "overwrites a disk"),
     "elsewhere": ("write-outside", "writes outside the workspace"),
@@ -44,7 +59,8 @@ def delete(call: Call, path: str, *, recursive: bool) -> None:
     full, place = call.place(path)
     behind = follow(full, call.shell)
     if behind != full and (path.endswith("/") or full not in call.shell.links):
-        full, place = call.place(behind)  # a link itself may go, what lies behind it is deleted with `link/`
+        # a link itself may go, what lies behind it is deleted with `link/`
+        full, place = call.place(behind)
     if full in call.shell.moved:  # it is what it was, wherever it was put before it goes
         full, place = call.place(call.shell.moved[full])
     call.machine.note("delete", full, scope="tree" if recursive else "one")
@@ -58,7 +74,10 @@ def _deleted(call: Call, path: str, full: str, place: Place, recursive: bool) ->
     """The rule and the reason for a path that is deleted; empty for what is harmless."""
     if place in ("unknown", "root") and path[:1] in UNKNOWN:
         known = is_known(path.lstrip(UNKNOWN))
-        return "delete-unknown", f"deletes a path {'with an unknown beginning' if known else 'that cannot be known'}"
+        return (
+            "delete-unknown",
+            f"deletes a path {'with an unknown beginning' if known else 'that cannot be known'}",
+        )
     if place == "system" and recursive:
         return "delete-system", "deletes a system directory"
     if place == "hook" and not recursive and "/hooks/" in full:
@@ -78,7 +97,9 @@ def _deleted(call: Call, path: str, full: str, place: Place, recursive: bool) ->
 
 
 def write(call: Call, path: str, *, content: str = "", tree: bool = False) -> None:
-    """Judge that the program writes a path; `content` is remembered for what runs later in the same text."""
+    """Judge that the program writes a path; `content` is remembered for what runs later in the same
+    text.
+    """
     if not path:
         return
     full = follow(resolve(path, call.shell), call.shell)
@@ -95,7 +116,11 @@ def _written(call: Call, full: str, place: Place, tree: bool) -> tuple[str, str]
     """The rule and the reason for a path that is written; empty for what is harmless."""
     if full.startswith("/proc/sysrq"):
         return "write-sysrq", "changes kernel state"
-    if place == "system" and full.startswith(("/var/run/", "/run/user/", "/var/cache/")) and not tree:
+    if (
+        place == "system"
+        and full.startswith(("/var/run/", "/run/user/", "/var/cache/"))
+        and not tree
+    ):
         return "write-home", "writes outside the workspace"
     if place == "git" and not has_glob(full):
         return _WRITTEN["hook"]

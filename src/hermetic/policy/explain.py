@@ -1,4 +1,6 @@
-"""How a verdict came about: the programs of a text, what is known of each, what was found, and examples of rows."""
+"""How a verdict came about: the programs of a text, what is known of each, what was found, and
+examples of rows.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ class Command(msgspec.Struct, frozen=True):
     start: int  # where the command that runs it stands in the text, in bytes
     end: int
     depth: int  # 1 for a command of the text itself, more for one that another program runs
-    knowledge: tuple[str, ...]  # what judged it: rows by their files, hooks, code, the generic rule, rows of yours
+    # what judged it: rows by their files, hooks, code, the generic rule, rows of yours
+    knowledge: tuple[str, ...]
     effects: tuple[str, ...]  # what it reads, writes, deletes and reaches
     rules: tuple[FoundRule, ...]
 
@@ -70,7 +73,11 @@ def _command(step: Step, extension: Extension | None) -> Command:
 def _knowledge(name: str, is_unknown: bool, extension: Extension | None) -> Iterator[str]:
     for path in FILES:
         tables = load(path)
-        if any(name in fields.get("programs", key).split() for key, fields in tables.items() if key not in _NO_ROWS):
+        if any(
+            name in fields.get("programs", key).split()
+            for key, fields in tables.items()
+            if key not in _NO_ROWS
+        ):
             yield f"row of {path.name}"
     if hook := HOOKS.get(TABLE.row(name).hook):
         yield f"hook {hook.__module__.removeprefix('hermetic.policy.programs.')}"
@@ -89,7 +96,10 @@ def examples_that_fail(extension: Extension) -> Iterator[str]:
     for rule in extension.rules:
         if not rule.catches:
             yield f"rule {rule.name} needs catches: commands that it applies to, by which it is checked"
-        for command, wanted in [*((one, True) for one in rule.catches), *((one, False) for one in rule.spares)]:
+        for command, wanted in [
+            *((one, True) for one in rule.catches),
+            *((one, False) for one in rule.spares),
+        ]:
             parts = examine_command(command, around).verdict.parts
             if any(part.rule == rule.name for part in parts) is not wanted:
                 yield f"rule {rule.name} {'misses' if wanted else 'catches'} {command!r}"

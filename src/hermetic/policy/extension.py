@@ -1,7 +1,9 @@
-"""Rows and rules of a user or a project, in the form of programs/*.toml. They add findings to what is known anyway.
+"""Rows and rules of a user or a project, in the form of programs/*.toml. They add findings to what
+is known anyway.
 
-A row tightens: it is judged beside what Hermetic knows of the program, never instead of it. A pattern without a rule
-spares: it takes back what the generic rule has reported of a program that Hermetic does not know.
+A row tightens: it is judged beside what Hermetic knows of the program, never instead of it. A
+pattern without a rule spares: it takes back what the generic rule has reported of a program that
+Hermetic does not know.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ class Extension:
         """True when the first entry that matches has no rule."""
         for table in self._tables:
             own = _Call(call, table)
-            entry = next((entry for entry in own.row.rules if matched(own, entry) is not None), None)
+            entry = next(
+                (entry for entry in own.row.rules if matched(own, entry) is not None), None
+            )
             if entry is not None and not entry.rule:
                 return True
         return False
@@ -83,13 +87,16 @@ def _table(layer: Mapping[str, Any]) -> Table:
     for name, fields in layer.items():
         if name in _ONLY_OURS or not isinstance(fields, dict):
             raise ConfigError(
-                f"{SETTING}: {name} is no table of a program; its fields are in docs/policy.md", setting=SETTING
+                f"{SETTING}: {name} is no table of a program; its fields are in docs/policy.md",
+                setting=SETTING,
             )
     try:
         table = Table({"": {name: dict(fields) for name, fields in layer.items()}})
         rows = {program: table.row(program) for program in table}
     except (msgspec.ValidationError, AttributeError, TypeError) as error:
-        raise ConfigError(f"{SETTING}: {error}; the fields of a row are in docs/policy.md", setting=SETTING) from None
+        raise ConfigError(
+            f"{SETTING}: {error}; the fields of a row are in docs/policy.md", setting=SETTING
+        ) from None
     for program, row in rows.items():
         if problem := _problem(row, table):
             raise ConfigError(f"{SETTING}.{program}: {problem}", setting=SETTING)

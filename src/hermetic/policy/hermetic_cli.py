@@ -31,14 +31,20 @@ _ACTS = {
     "fleet": "runs commands from a file, each in an environment of its own",
 }
 _RUNS = names("run code demo")
-_LOOKS = names("ps top logs wait envs inspect events play policy config doctor completion runtime version help")
+_LOOKS = names(
+    "ps top logs wait envs inspect events play policy config doctor completion runtime version help"
+)
 _VALUES = names("env image host user workspace runtime option task timeout cwd variable calls")
 # Options of a new environment that give it nothing of this machine.
 _HARMLESS = names("image cwd lease unattended login cpu memory_bytes pids")
 # Variables that are settings, and those that say where settings and records are.
-_SETTINGS = regex(r"HERMETIC_|HERMES_|(HOME|XDG_(CONFIG|STATE|DATA)_HOME|XDG_RUNTIME_DIR|XDG_CONFIG_DIRS)$")
+_SETTINGS = regex(
+    r"HERMETIC_|HERMES_|(HOME|XDG_(CONFIG|STATE|DATA)_HOME|XDG_RUNTIME_DIR|XDG_CONFIG_DIRS)$"
+)
 # Names of the package that open nothing, and functions that import a module by its name.
-_HARMLESS_NAMES = frozenset(names("assess hidden_in Redactor Isolation Bounds ToolLimits KnownSecret load"))
+_HARMLESS_NAMES = frozenset(
+    names("assess hidden_in Redactor Isolation Bounds ToolLimits KnownSecret load")
+)
 _LOADERS = frozenset(names("run_module import_module __import__ run_path"))
 _RUN_TEXT = frozenset(names("exec eval compile"))
 _SHOW = frozenset(names("print repr str dir help type id len hasattr isinstance"))
@@ -48,20 +54,24 @@ MAX_NESTED = 3  # texts of code in each other
 def judge_hermetic(call: Call) -> str | None:
     """`hermetic VERB`: the command that it hands on, or what it does to environments."""
     verb = call.args[0] if call.args else ""
-    options = parse_options(call.args[1:], "oe", _VALUES, stop_early=verb == "run")  # its options stand before COMMAND
+    # its options stand before COMMAND
+    options = parse_options(call.args[1:], "oe", _VALUES, stop_early=verb == "run")
     if not verb or verb.startswith("-") or options.has("help", "h"):
         return None
     if verb in _RUNS:
         return _run(call, verb, options)
     if verb not in _LOOKS:
         call.report(
-            "control-hermetic", _ACTS.get(verb, f"does something with Hermetic that cannot be known: {shown(verb)}")
+            "control-hermetic",
+            _ACTS.get(verb, f"does something with Hermetic that cannot be known: {shown(verb)}"),
         )
     return None
 
 
 def judge_import(call: Call, code: str) -> None:
-    """Report Python that drives Hermetic itself: what it runs there passes another gate than this one, or none."""
+    """Report Python that drives Hermetic itself: what it runs there passes another gate than this
+    one, or none.
+    """
     if _drives_ours(code, MAX_NESTED):
         call.report("control-hermetic", "drives Hermetic from Python")
 
@@ -72,14 +82,19 @@ def _drives_ours(code: str, left: int) -> bool:
         return False
     try:
         tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # what cannot be read is reported as that
+    # what cannot be read is reported as that
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     nodes = list(ast.walk(tree))
     ours = _imported(nodes)
     if any(isinstance(node, ast.Call) and _loads(node) for node in nodes) or _uses(tree, ours):
         return True
     runs_text = any(isinstance(node, ast.Name) and node.id in _RUN_TEXT for node in nodes)
-    texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    texts = (
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
     return runs_text and left > 0 and any(_drives_ours(text, left - 1) for text in texts)
 
 
@@ -87,7 +102,10 @@ def _imported(nodes: list[ast.AST]) -> frozenset[str]:
     """The names that are bound to Hermetic's modules, classes and functions."""
     plain = (alias for node in nodes if isinstance(node, ast.Import) for alias in node.names)
     parts = (
-        alias for node in nodes if isinstance(node, ast.ImportFrom) and _is_ours(node.module) for alias in node.names
+        alias
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and _is_ours(node.module)
+        for alias in node.names
     )
     ours = [alias for alias in plain if _is_ours(alias.name)]
     return frozenset((alias.asname or alias.name).partition(".")[0] for alias in (*ours, *parts))
@@ -98,7 +116,8 @@ def _loads(node: ast.Call) -> bool:
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     return name in _LOADERS and any(
-        isinstance(one, ast.Constant) and isinstance(one.value, str) and _is_ours(one.value) for one in node.args
+        isinstance(one, ast.Constant) and isinstance(one.value, str) and _is_ours(one.value)
+        for one in node.args
     )
 
 
@@ -112,7 +131,9 @@ def _uses(node: ast.AST, ours: frozenset[str]) -> bool:
         only_looks = _HARMLESS_NAMES & {*path, root.id} or (path and path[0].startswith("__"))
         return root.id in ours and not only_looks
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SHOW:
-        return any(_uses(one, ours) for one in node.args if not isinstance(one, ast.Name | ast.Attribute))
+        return any(
+            _uses(one, ours) for one in node.args if not isinstance(one, ast.Name | ast.Attribute)
+        )
     return any(_uses(child, ours) for child in ast.iter_child_nodes(node))
 
 
@@ -126,7 +147,8 @@ def _run(call: Call, verb: str, options: Options) -> str | None:
     shell = call.shell.elsewhere() if kind == "ssh" or options.has("task") else call.shell.fork()
     given = (option.partition("=") for option in options.values("o", "option"))
     asked = [value.strip("\"'") for name, _, value in given if name == "cwd"]
-    for directory in (options.value("workspace"), *asked, options.value("cwd")):  # each as seen from the one before
+    # each as seen from the one before
+    for directory in (options.value("workspace"), *asked, options.value("cwd")):
         if directory:
             shell.cwd = resolve(directory, shell)
     if verb == "demo":
@@ -134,7 +156,12 @@ def _run(call: Call, verb: str, options: Options) -> str | None:
     if verb == "code":
         return call.run(["python3", *words[:1]], shell=shell) if words else None
     if variables := options.values("e", "variable"):
-        words = ["env", *(one for one in variables if "=" in one), *(["bash", "-c"] if len(words) == 1 else []), *words]
+        words = [
+            "env",
+            *(one for one in variables if "=" in one),
+            *(["bash", "-c"] if len(words) == 1 else []),
+            *words,
+        ]
     if len(words) == 1:
         return call.machine.run_text(words[0], shell, call.stdin)
     return call.run(words, shell=shell)
@@ -149,7 +176,10 @@ def _environment(call: Call, options: Options) -> None:
         if name == "setup":
             run_code(call, value.strip("\"'"), "the setup of an environment")
         elif name not in _HARMLESS or not is_known(option):
-            call.report("control-hermetic", f"gives a new environment more than it has by default: {shown(option)}")
+            call.report(
+                "control-hermetic",
+                f"gives a new environment more than it has by default: {shown(option)}",
+            )
     if setting := next((name for name in _changed(call) if _SETTINGS.match(name)), None):
         call.report("control-hermetic", f"changes what Hermetic itself may do: {setting}")
 

@@ -1,8 +1,9 @@
-"""Characters that stand for text nobody can know beforehand, one per origin, and for active glob characters.
+"""Characters that stand for text nobody can know beforehand, one per origin, and for active glob
+characters.
 
-A folded word is an ordinary string in which such a mark takes the place of the unknown text, so that
-joining, slicing and comparing keep working and the origin travels along. Command texts never contain them:
-text is handled as one character per UTF-8 byte.
+A folded word is an ordinary string in which such a mark takes the place of the unknown text, so
+that joining, slicing and comparing keep working and the origin travels along. Command texts never
+contain them: text is handled as one character per UTF-8 byte.
 """
 
 from __future__ import annotations

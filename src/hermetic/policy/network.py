@@ -18,7 +18,9 @@ EXFIL = rule("send-secret")
 REVERSE_SHELL = rule("reverse-shell")
 METADATA = rule("cloud-metadata")
 
-_HOST = regex(r"(?:[A-Za-z][\w+.-]*://|(?i:https?|ftps?|wss?):/{1,4})?(?:[^@/\s]*@)?(\[[^\]]+\]|[^/:?#\s]+)")
+_HOST = regex(
+    r"(?:[A-Za-z][\w+.-]*://|(?i:https?|ftps?|wss?):/{1,4})?(?:[^@/\s]*@)?(\[[^\]]+\]|[^/:?#\s]+)"
+)
 _METADATA_NAMES = names(
     """
 metadata.google.internal metadata.goog instance-data fd00:ec2::254 100.100.100.200 169.254.170.2
@@ -26,7 +28,9 @@ metadata.azure.com metadata.packet.net 192.0.0.192 fd20:ce::254 instance-data.ec
 metadata.platformequinix.com metadata.nic.internal
 """
 )
-_LOCAL_HOST = regex(r"localhost$|127\.|\[?::1\]?$|0\.0\.0\.0$|host\.docker\.internal$|.*\.localhost$|.*\.local$")
+_LOCAL_HOST = regex(
+    r"localhost$|127\.|\[?::1\]?$|0\.0\.0\.0$|host\.docker\.internal$|.*\.localhost$|.*\.local$"
+)
 
 
 def host_of(url: str) -> str:
@@ -59,12 +63,21 @@ def ipv4(host: str) -> tuple[int, ...] | None:
     for part in parts:
         try:
             numbers.append(
-                int(part, 16 if part[:2] in ("0x", "0X") else 8 if part[:1] == "0" and len(part) > 1 else 10)
+                int(
+                    part,
+                    16
+                    if part[:2] in ("0x", "0X")
+                    else 8
+                    if part[:1] == "0" and len(part) > 1
+                    else 10,
+                )
             )
         except ValueError:
             return None
     last = numbers.pop()
-    if any(not 0 <= number <= 255 for number in numbers) or not 0 <= last < 256 ** (4 - len(numbers)):
+    if any(not 0 <= number <= 255 for number in numbers) or not 0 <= last < 256 ** (
+        4 - len(numbers)
+    ):
         return None
     rest = 4 - len(numbers)
     return (*numbers, *last.to_bytes(rest, "big"))
@@ -108,8 +121,15 @@ def land(call: Call, target: str, sources: list[str]) -> None:
     write(call, target)
     full = resolve(target, call.shell)
     call.shell.files.pop(full, None)
-    arrived = [f"{full.rstrip('/')}/{re.split('[/:]', source.rstrip('/'))[-1]}" for source in sources]
-    if target.endswith(("/", ".")) or full in ("/tmp", "/var/tmp", call.shell.home, call.shell.workspace):
+    arrived = [
+        f"{full.rstrip('/')}/{re.split('[/:]', source.rstrip('/'))[-1]}" for source in sources
+    ]
+    if target.endswith(("/", ".")) or full in (
+        "/tmp",
+        "/var/tmp",
+        call.shell.home,
+        call.shell.workspace,
+    ):
         call.shell.fetched.update(path for path in arrived if path != full + "/")
     else:
         call.shell.fetched.update((full, *arrived))

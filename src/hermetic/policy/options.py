@@ -12,7 +12,9 @@ class Options(msgspec.Struct):
     operands: list[str]
 
     def has(self, *names: str) -> bool:
-        """True when one of the options was given; long names also by a prefix of at least one letter."""
+        """True when one of the options was given; long names also by a prefix of at least one
+        letter.
+        """
         return any(_matches(given, name) for given, _ in self.given for name in names)
 
     def value(self, *names: str) -> str | None:
@@ -25,7 +27,11 @@ class Options(msgspec.Struct):
 
     def values(self, *names: str) -> list[str]:
         """All values given to the options, in order."""
-        return [value for given, value in self.given if value is not None and any(_matches(given, n) for n in names)]
+        return [
+            value
+            for given, value in self.given
+            if value is not None and any(_matches(given, n) for n in names)
+        ]
 
 
 def _matches(given: str, name: str) -> bool:
@@ -43,8 +49,8 @@ def parse_options(
     single_dash_long: bool = False,
     glued: str = "",
 ) -> Options:
-    """Options and operands. `short` are letters, `long` names that take a value; `glued` letters that take the rest of
-    their word alone.
+    """Options and operands. `short` are letters, `long` names that take a value; `glued` letters
+    that take the rest of their word alone.
 
     With `stop_early` everything after the first operand is an operand, as for wrappers.
     """
@@ -76,7 +82,9 @@ def parse_options(
     return Options(given, operands)
 
 
-def _letters(arg: str, args: list[str], at: int, short: str, glued: str, given: list[tuple[str, str | None]]) -> int:
+def _letters(
+    arg: str, args: list[str], at: int, short: str, glued: str, given: list[tuple[str, str | None]]
+) -> int:
     for place, letter in enumerate(arg[1:], 1):
         rest = arg[place + 1 :]
         if letter in glued or (glued and rest.startswith(".")):

@@ -1,4 +1,6 @@
-"""Where a path leads and what kind of place that is: the workspace, home, the system, a disk, a secret."""
+"""Where a path leads and what kind of place that is: the workspace, home, the system, a disk, a
+secret.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,30 @@ from .programs.table import TABLE
 from .shell import Shell
 from .shell.globs import could_match
 
-# fmt: off
 Place = Literal[
-    "null", "network", "disk", "device", "kernel", "root", "system", "log", "temp", "home",
-    "startup", "history", "cache", "user", "workspace root", "git", "hook", "workspace",
-    "env file", "elsewhere", "sibling", "unknown",
+    "null",
+    "network",
+    "disk",
+    "device",
+    "kernel",
+    "root",
+    "system",
+    "log",
+    "temp",
+    "home",
+    "startup",
+    "history",
+    "cache",
+    "user",
+    "workspace root",
+    "git",
+    "hook",
+    "workspace",
+    "env file",
+    "elsewhere",
+    "sibling",
+    "unknown",
 ]
-# fmt: on
 
 ROOT_HOME = "/root"
 TOP = TABLE.words("top")
@@ -40,7 +59,13 @@ _SECRET_SYSTEM = regex(
     r"|/proc/[^/]+/(environ|mem)$|/var/run/secrets|/run/secrets|/var/lib/kubelet|/dev/(mem|kmem)$"
     r"|/var/lib/(sss|jenkins/secrets|docker/swarm|rancher|etcd)|/proc/kcore$|/var/backups/(shadow|gshadow)|/etc/shadow-"
 )
-_RECORDS = ("/tmp/hermetic-0", "/tmp/hermetic-1000", "/run/user/0/hermetic", "/run/user/1000/hermetic")  # of some users
+# of some users
+_RECORDS = (
+    "/tmp/hermetic-0",
+    "/tmp/hermetic-1000",
+    "/run/user/0/hermetic",
+    "/run/user/1000/hermetic",
+)
 _OUR_RECORDS = regex(r"/tmp/hermetic-\d+(/|$)|/run/user/\d+/hermetic(/|$)")
 _KEYS = TABLE.words("keys")
 _SECRET_NAMES = regex(
@@ -51,11 +76,15 @@ _ENV_FILE = regex(
     r"(^|/)\.env(\.(?!example|sample|template|dist|test\b)[\w.-]+)?$|(^|/)\.envrc$|(^|/)\.npmrc$|"
     r"(^|/)\.pypirc$"
 )
-_PUBLIC_SSH = regex(r"/\.ssh/([^/]+\.pub|known_hosts(\.old)?|config(\.d/.*)?|authorized_keys|allowed_signers)$")
+_PUBLIC_SSH = regex(
+    r"/\.ssh/([^/]+\.pub|known_hosts(\.old)?|config(\.d/.*)?|authorized_keys|allowed_signers)$"
+)
 
 
 def resolve(path: str, shell: Shell) -> str:
-    """The absolute path, `.` and `..` resolved by name; a path that starts with unknown text is left as it is."""
+    """The absolute path, `.` and `..` resolved by name; a path that starts with unknown text is
+    left as it is.
+    """
     path = path.replace("\x00", "")
     if path[:1] in UNKNOWN and path:
         return path
@@ -78,7 +107,9 @@ def resolve(path: str, shell: Shell) -> str:
             continue
         parts.append(part)
     if parts[:1] == ["proc"] and len(parts) > 2 and parts[2] in ("root", "cwd"):
-        return resolve("/".join(parts[3:]) if parts[2] == "cwd" else "/" + "/".join(parts[3:]), shell)
+        return resolve(
+            "/".join(parts[3:]) if parts[2] == "cwd" else "/" + "/".join(parts[3:]), shell
+        )
     return "/" + "/".join(parts)
 
 
@@ -91,7 +122,9 @@ def follow(full: str, shell: Shell) -> str:
 
 
 def _concrete_top(path: str) -> str:
-    """The path with a glob in its first component replaced by a directory of the system it may stand for."""
+    """The path with a glob in its first component replaced by a directory of the system it may
+    stand for.
+    """
     head, slash, rest = path[1:].partition("/")
     if not has_glob(head):
         return path
@@ -112,7 +145,9 @@ def _home_match(inner: str, names: tuple[str, ...]) -> bool:
     parts = inner.split("/")
     for name in names:
         want = name.split("/")
-        if len(want) <= len(parts) and all(could_match(p, w) for p, w in zip(parts, want, strict=False)):
+        if len(want) <= len(parts) and all(
+            could_match(p, w) for p, w in zip(parts, want, strict=False)
+        ):
             # A bare star does not match dot files.
             if any(p[:1] in GLOBS and w.startswith(".") for p, w in zip(parts, want, strict=False)):
                 continue
@@ -151,7 +186,8 @@ def classify(path: str, shell: Shell) -> Place:
     path = _concrete_top(path)
     if path.startswith("/dev"):
         return _device(path)
-    if shell.home.startswith("/tmp/") and _under(path, shell.home):  # a home is one wherever it lies
+    # a home is one wherever it lies
+    if shell.home.startswith("/tmp/") and _under(path, shell.home):
         return _in_home(path[len(shell.home) :].strip("/"), path, shell)
     for temp in ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp", "/var/folders"):
         if _under(path, temp):
@@ -183,7 +219,9 @@ def _device(path: str) -> Place:
     if _DISK.match(path):
         return "disk"
     rest = path[5:].split("/", 1)[0]
-    if has_glob(rest) and any(could_match(rest, name) for name in ("sda", "nvme0n1", "vda", "mmcblk0", "sdb", "hda")):
+    if has_glob(rest) and any(
+        could_match(rest, name) for name in ("sda", "nvme0n1", "vda", "mmcblk0", "sdb", "hda")
+    ):
         return "disk"
     return "device"
 
@@ -195,7 +233,11 @@ def _in_workspace(inner: str) -> Place:
     if head == ".git" or (head[:1] == "." and has_glob(head) and could_match(head, ".git")):
         if rest.split("/", 1)[0] in ("hooks", "config", "modules"):
             return "hook"
-        return "workspace" if rest.endswith((".lock", "MERGE_MSG", "COMMIT_EDITMSG", "SQUASH_MSG")) else "git"
+        return (
+            "workspace"
+            if rest.endswith((".lock", "MERGE_MSG", "COMMIT_EDITMSG", "SQUASH_MSG"))
+            else "git"
+        )
     if re.search(r"(^|/)\.git(/hooks(/|$)|/config$)", inner):
         return "hook"
     if _ENV_FILE.search(inner):
@@ -229,11 +271,16 @@ def _works_at_home(shell: Shell) -> bool:
 
 def _is_foreign_root(path: str, shell: Shell) -> bool:
     """True below root's home directory for a user other than root."""
-    return _under(path, ROOT_HOME) and shell.home != ROOT_HOME and not _under(shell.workspace, ROOT_HOME)
+    return (
+        _under(path, ROOT_HOME)
+        and shell.home != ROOT_HOME
+        and not _under(shell.workspace, ROOT_HOME)
+    )
 
 
 def is_records(path: str) -> bool:
-    """True for Hermetic's runtime directory and what is in it, also where globs or unknown text may lead there.
+    """True for Hermetic's runtime directory and what is in it, also where globs or unknown text may
+    lead there.
 
     A part of the path that says nothing at all counts only with a record's own name behind it.
     """
@@ -253,7 +300,8 @@ def is_records(path: str) -> bool:
 def is_secret(path: str, shell: Shell) -> bool:
     """True when reading the path, or a directory there, shows credentials.
 
-    Inside the workspace only the known places below a home directory count, where the workspace is one.
+    Inside the workspace only the known places below a home directory count, where the workspace is
+    one.
     """
     if _PUBLIC_SSH.search(path):
         return False
@@ -266,7 +314,8 @@ def is_secret(path: str, shell: Shell) -> bool:
         return inner is None
     if path.startswith(("/proc/", "/etc/")) and has_glob(path):
         return any(
-            _glob_path(path, known) for known in ("/proc/1/environ", "/etc/shadow", "/etc/gshadow", "/etc/sudoers")
+            _glob_path(path, known)
+            for known in ("/proc/1/environ", "/etc/shadow", "/etc/gshadow", "/etc/sudoers")
         )
     if _in_own(path, shell):
         return inner is not None and _works_at_home(shell) and _home_match(inner, _SECRETS)
@@ -274,13 +323,21 @@ def is_secret(path: str, shell: Shell) -> bool:
     if has_glob(base) and base.strip(GLOBS) and any(could_match(base, name) for name in _KEYS):
         return True
     if inner is None:
-        return bool(_SECRET_NAMES.search(path)) and not path.startswith(("/tmp/", "/usr/", "/etc/ssl/certs"))
-    return _is_foreign_root(path, shell) or _home_match(inner, _SECRETS) or bool(_SECRET_NAMES.search(inner))
+        return bool(_SECRET_NAMES.search(path)) and not path.startswith(
+            ("/tmp/", "/usr/", "/etc/ssl/certs")
+        )
+    return (
+        _is_foreign_root(path, shell)
+        or _home_match(inner, _SECRETS)
+        or bool(_SECRET_NAMES.search(inner))
+    )
 
 
 def _glob_path(pattern: str, path: str) -> bool:
     ours, theirs = pattern.split("/"), path.split("/")
-    return len(ours) == len(theirs) and all(could_match(a, b) for a, b in zip(ours, theirs, strict=True))
+    return len(ours) == len(theirs) and all(
+        could_match(a, b) for a, b in zip(ours, theirs, strict=True)
+    )
 
 
 def is_env_file(path: str) -> bool:

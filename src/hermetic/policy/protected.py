@@ -1,4 +1,6 @@
-"""Files that nobody writes without being asked about it: credentials, control sockets, and our own settings."""
+"""Files that nobody writes without being asked about it: credentials, control sockets, and our own
+settings.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,12 @@ from .marks import shown
 from .paths import follow, is_records, is_secret, resolve
 
 PROTECTED_WRITE = rule("write-protected")
-_SOCKETS = regex(r"/(var/)?run/(docker|podman/podman|containerd/containerd|crio/crio)\.sock$|/docker\.sock$")
-_OURS = regex(r"/hermetic\.toml$|/\.config/hermetic(/|$)|/\.local/state/hermetic(/|$)|/(\.hermes)(/|$)")
+_SOCKETS = regex(
+    r"/(var/)?run/(docker|podman/podman|containerd/containerd|crio/crio)\.sock$|/docker\.sock$"
+)
+_OURS = regex(
+    r"/hermetic\.toml$|/\.config/hermetic(/|$)|/\.local/state/hermetic(/|$)|/(\.hermes)(/|$)"
+)
 
 
 def protect(call: Call, path: str) -> None:
@@ -20,7 +26,9 @@ def protect(call: Call, path: str) -> None:
     if is_secret(full, call.shell):
         call.report(PROTECTED_WRITE, f"changes credentials: {shown(path)}", full)
     elif _SOCKETS.search(full):
-        call.report(PROTECTED_WRITE, f"changes the socket of a container engine: {shown(path)}", full)
+        call.report(
+            PROTECTED_WRITE, f"changes the socket of a container engine: {shown(path)}", full
+        )
 
 
 def protect_ours(call: Call, full: str, name: str) -> None:

@@ -31,6 +31,7 @@ class Finding(msgspec.Struct, frozen=True):
     path: str | None = None
     inside: bool = False  # concerns another machine or a container, not this host
     argv: tuple[str, ...] = ()  # of the program that does it
-    source: Source = "text"  # whether that program does it, a redirection beside it, or the text as a whole
+    # whether that program does it, a redirection beside it, or the text as a whole
+    source: Source = "text"
     exact: str = ""  # what tells it from all other acts; empty when that cannot be known
     around: str = ""  # of directory and variables alone

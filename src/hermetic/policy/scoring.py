@@ -94,8 +94,12 @@ def _score(
         exceptions=counts["exceptions"],
         p50_ms=round(times[len(times) // 2], 3) if times else 0.0,
         p99_ms=round(times[min(len(times) * 99 // 100, len(times) - 1)], 3) if times else 0.0,
-        by_category={key[2:]: (caught[key], totals[key]) for key in sorted(totals) if key.startswith("c:")},
-        by_technique={key[2:]: (caught[key], totals[key]) for key in sorted(totals) if key.startswith("t:")},
+        by_category={
+            key[2:]: (caught[key], totals[key]) for key in sorted(totals) if key.startswith("c:")
+        },
+        by_technique={
+            key[2:]: (caught[key], totals[key]) for key in sorted(totals) if key.startswith("t:")
+        },
         missed=missed,
         alarmed=alarmed,
     )

@@ -1,4 +1,6 @@
-"""Lists of names, written the way people read them, and patterns that cost nothing until they are used."""
+"""Lists of names, written the way people read them, and patterns that cost nothing until they are
+used.
+"""
 
 from __future__ import annotations
 
@@ -22,5 +24,7 @@ class _Lazy:
 
 
 def regex(pattern: str) -> re.Pattern[str]:
-    """A pattern that is compiled at its first use: most texts need few of them, and compiling all takes long."""
+    """A pattern that is compiled at its first use: most texts need few of them, and compiling all
+    takes long.
+    """
     return cast("re.Pattern[str]", _Lazy(pattern))

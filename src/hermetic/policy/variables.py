@@ -19,10 +19,24 @@ _TRUST = regex(
     r"|CARGO_REGISTR\w+|GEM_SOURCE|BUNDLE_MIRROR\w*|HTTPS?_PROXY|https?_proxy|ALL_PROXY|all_proxy|MAVEN_REPO\w*"
     r"|CONDA_CHANNELS|HEX_MIRROR|RUSTUP_DIST_SERVER|ELECTRON_MIRROR|POETRY_REPOSITORIES\w*|HOMEBREW_BOTTLE_DOMAIN"
 )
-_SERVER = regex(r"PGHOST(ADDR)?|MYSQL_HOST|DOCKER_HOST|CONTAINER_HOST|GH_HOST|GOPROXY|VAULT_ADDR|AWS_ENDPOINT_URL\w*")
+_SERVER = regex(
+    r"PGHOST(ADDR)?|MYSQL_HOST|DOCKER_HOST|CONTAINER_HOST|GH_HOST|GOPROXY|VAULT_ADDR|AWS_ENDPOINT_URL\w*"
+)
 # Values of these count only where a command stands in them.
 _TEXTS = ("PS1", "PS2", "PROMPT", "RPROMPT", "TAR_OPTIONS", "MAILPATH", "CC", "CXX", "RUSTC")
-_INTERPRETERS = ("sh", "bash", "zsh", "python", "python3", "perl", "ruby", "node", "curl", "wget", "nc")
+_INTERPRETERS = (
+    "sh",
+    "bash",
+    "zsh",
+    "python",
+    "python3",
+    "perl",
+    "ruby",
+    "node",
+    "curl",
+    "wget",
+    "nc",
+)
 
 
 def is_known_registry(url: str) -> bool:
@@ -31,7 +45,9 @@ def is_known_registry(url: str) -> bool:
 
 
 def import_function(call: Call, name: str, value: str) -> Call:
-    """The call with a function that a variable carries into the next bash; the same call for other variables."""
+    """The call with a function that a variable carries into the next bash; the same call for other
+    variables.
+    """
     carried = re.fullmatch(r"BASH_FUNC_(.+?)(%%|\(\))", name)
     if carried is None:
         return call
@@ -48,10 +64,16 @@ def judge_variable(call: Call, name: str, value: str, *, temporary: bool) -> Non
     if name in _COMMANDS:
         _judge_command(call, name, value)
     elif name == "PATH":
-        if any(entry.startswith("/") and call.place(entry)[1] == "temp" for entry in value.split(":")):
-            reason = f"lets programs be replaced from a directory anyone can write: PATH={shown(value)}"
+        if any(
+            entry.startswith("/") and call.place(entry)[1] == "temp" for entry in value.split(":")
+        ):
+            reason = (
+                f"lets programs be replaced from a directory anyone can write: PATH={shown(value)}"
+            )
             call.report("variable-runs-code", reason)
-    elif entry := next((one for one in TABLE.texts["variables"] if _applies(one, name, value)), None):
+    elif entry := next(
+        (one for one in TABLE.texts["variables"] if _applies(one, name, value)), None
+    ):
         named = f"{name}={shown(value)}" if entry.reason.endswith(" ") else ""
         call.report(entry.rule, entry.reason + named)
     elif _TRUST.fullmatch(name):
@@ -71,7 +93,9 @@ def _judge_command(call: Call, name: str, value: str) -> None:
     first = "".join(text.split(None, 1)[:1])
     runs = is_known(text) and call.machine.probe_text(text, call.shell)
     reason = ""
-    if runs and (name not in _TEXTS or name in ("CC", "CXX", "RUSTC") or "$(" in text or "`" in text):
+    if runs and (
+        name not in _TEXTS or name in ("CC", "CXX", "RUSTC") or "$(" in text or "`" in text
+    ):
         call.shell_text(text)
     elif name in _TEXTS and "$(" not in text and "`" not in text:
         if name == "TAR_OPTIONS" and ("checkpoint-action" in value or "to-command" in value):

@@ -1,1 +1,3 @@
-"""Recordings of terminals and processes: written as asciicast, kept in a private directory, played again."""
+"""Recordings of terminals and processes: written as asciicast, kept in a private directory, played
+again.
+"""

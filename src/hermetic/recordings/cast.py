@@ -1,4 +1,6 @@
-"""Recordings of terminals as asciicast version 2, which asciinema plays: written without secrets, and read again."""
+"""Recordings of terminals as asciicast version 2, which asciinema plays: written without secrets,
+and read again.
+"""
 
 import codecs
 import contextlib
@@ -15,7 +17,8 @@ MOST_LINE = 1 << 16  # characters of a line that is looked through for secrets a
 MOST_LABEL = 200  # characters of a mark
 LONGEST_EVENT = 64 << 20  # bytes of one line of a file that is played
 FULL = "recording ended: it has reached its size limit"
-# What shells with integration (fish, and others with a plugin) print where a command begins and ends.
+# What shells with integration (fish, and others with a plugin) print where a command begins and
+# ends.
 _BORDER = re.compile(r"\x1b\]133;([CD])((?:;-?\d+)?)[^\x07\x1b]*(?:\x07|\x1b\\)")
 _LINE_END = re.compile(r"\r\n|[\r\n]")
 
@@ -36,13 +39,20 @@ class Header(msgspec.Struct, kw_only=True):
 
 
 class CastWriter:
-    """One recording. Output is written line by line, so that a secret which came in pieces is found.
+    """One recording. Output is written line by line, so that a secret which came in pieces is
+    found.
 
-    A line without a secret keeps the time of each of its pieces. The first byte beyond `most` ends the recording.
+    A line without a secret keeps the time of each of its pieces. The first byte beyond `most` ends
+    the recording.
     """
 
     def __init__(
-        self, file: IO[bytes], header: Header, *, redact: Callable[[str], str] = str, most: int = MOST_BYTES
+        self,
+        file: IO[bytes],
+        header: Header,
+        *,
+        redact: Callable[[str], str] = str,
+        most: int = MOST_BYTES,
     ) -> None:
         self._file = file
         self._redact = redact
@@ -102,7 +112,11 @@ class CastWriter:
         for at, text in pieces:
             self._event(at, "o", text)
         for border in _BORDER.finditer(shown):
-            label = "a command begins" if border[1] == "C" else f"a command ended{border[2].replace(';', ': ')[:8]}"
+            label = (
+                "a command begins"
+                if border[1] == "C"
+                else f"a command ended{border[2].replace(';', ': ')[:8]}"
+            )
             self._event(self._last, "m", label)
 
     def _event(self, at: float, kind: str, text: str) -> None:
@@ -126,7 +140,10 @@ def _clean(text: str) -> str:
 
 
 def read_cast(file: IO[bytes]) -> tuple[Header, Iterator[Event]]:
-    """Header and events of a recording of version 2 or 3; times count from the start. Raises InvalidArgument."""
+    """Header and events of a recording of version 2 or 3; times count from the start.
+
+    Raises InvalidArgument.
+    """
     first = _line(file)
     try:
         kind = msgspec.json.decode(first, type=dict[str, Any])
@@ -135,7 +152,9 @@ def read_cast(file: IO[bytes]) -> tuple[Header, Iterator[Event]]:
             kind |= {"width": terminal.get("cols", 80), "height": terminal.get("rows", 24)}
         header = msgspec.convert(kind, Header, strict=False)
         if header.version not in (2, 3):
-            raise InvalidArgument(f"a recording of version {header.version} cannot be played; 2 and 3 can")
+            raise InvalidArgument(
+                f"a recording of version {header.version} cannot be played; 2 and 3 can"
+            )
     except (msgspec.MsgspecError, AttributeError) as error:
         raise InvalidArgument(f"this is no asciicast recording: {error}") from None
     return header, _events(file, is_relative=header.version == 3)
@@ -155,7 +174,9 @@ def _events(file: IO[bytes], *, is_relative: bool) -> Iterator[Event]:
 
 
 def last_time(end: bytes) -> float:
-    """Seconds of the last complete event in the last bytes of a recording of version 2; 0 without one."""
+    """Seconds of the last complete event in the last bytes of a recording of version 2; 0 without
+    one.
+    """
     for line in reversed(end.splitlines()):
         with contextlib.suppress(msgspec.MsgspecError):
             return msgspec.json.decode(line, type=tuple[float, str, str])[0]

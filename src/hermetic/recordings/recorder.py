@@ -20,7 +20,9 @@ MOST_AT_ONCE = 32  # processes of an environment that are recorded at the same t
 class Recorder:
     """One recording of a process, or of all commands of an environment."""
 
-    def __init__(self, environment: Environment, file: IO[bytes], redact: Callable[[str], str]) -> None:
+    def __init__(
+        self, environment: Environment, file: IO[bytes], redact: Callable[[str], str]
+    ) -> None:
         self._environment = environment
         self._file = file
         self._redact = redact
@@ -47,8 +49,14 @@ class Recorder:
             async with self._environment.events() as events, asyncio.TaskGroup() as running:
                 following = set[asyncio.Task[None]]()
                 async for event in events:
-                    if event.event == "started" and event.process is not None and len(following) < MOST_AT_ONCE:
-                        task = running.create_task(self._follow(writer, event.process, is_one_of_many=True))
+                    if (
+                        event.event == "started"
+                        and event.process is not None
+                        and len(following) < MOST_AT_ONCE
+                    ):
+                        task = running.create_task(
+                            self._follow(writer, event.process, is_one_of_many=True)
+                        )
                         following.add(task)
                         task.add_done_callback(following.discard)
                     if writer.is_full:
@@ -57,7 +65,9 @@ class Recorder:
             writer.close()
 
     def _writer(self, title: str, command: str, rows: int, cols: int, **ids: str) -> CastWriter:
-        header = Header(width=cols, height=rows, timestamp=int(time.time()), title=title, command=command)
+        header = Header(
+            width=cols, height=rows, timestamp=int(time.time()), title=title, command=command
+        )
         header.env = {"TERM": "xterm-256color"}
         header.hermetic = {"environment": self._environment.id, **ids}
         writer = CastWriter(self._file, header, redact=self._redact)
@@ -68,13 +78,19 @@ class Recorder:
     def _now(self) -> float:
         return time.monotonic() - self._began
 
-    async def _follow(self, writer: CastWriter, info: ProcessInfo, *, is_one_of_many: bool = False) -> None:
+    async def _follow(
+        self, writer: CastWriter, info: ProcessInfo, *, is_one_of_many: bool = False
+    ) -> None:
         writer.mark(self._now, f"$ {info.command}")
         if is_one_of_many:
             self._last = info.id
-            writer.output(self._now, f"$ {info.command}\n".replace("\n", "\r\n").encode("utf-8", "replace"))
+            writer.output(
+                self._now, f"$ {info.command}\n".replace("\n", "\r\n").encode("utf-8", "replace")
+            )
         position, ended = 0, False
-        terminal = _Terminal(self._environment, info, writer) if info.pty and not is_one_of_many else None
+        terminal = (
+            _Terminal(self._environment, info, writer) if info.pty and not is_one_of_many else None
+        )
         while not ended and not writer.is_full:
             try:
                 chunk = await self._environment.read_log(info.id, position, wait=LONG_WAIT)
@@ -82,9 +98,14 @@ class Recorder:
                 break
             if is_one_of_many and chunk.data and self._last != info.id:
                 self._last = info.id
-                writer.output(self._now, f"\r\n[{info.id}] $ {info.command}\r\n".encode("utf-8", "replace"))
+                writer.output(
+                    self._now, f"\r\n[{info.id}] $ {info.command}\r\n".encode("utf-8", "replace")
+                )
             if chunk.start > position:
-                writer.mark(self._now, f"{chunk.start - position} bytes are missing: more output than is kept")
+                writer.mark(
+                    self._now,
+                    f"{chunk.start - position} bytes are missing: more output than is kept",
+                )
             # A pipe's lines end without the carriage return that a terminal adds.
             writer.output(self._now, chunk.data if info.pty else chunk.data.replace(b"\n", b"\r\n"))
             position, ended = chunk.end, chunk.ended

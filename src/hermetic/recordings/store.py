@@ -1,4 +1,6 @@
-"""The recordings that this user keeps: files in one private directory, the oldest removed when there are too many."""
+"""The recordings that this user keeps: files in one private directory, the oldest removed when
+there are too many.
+"""
 
 import contextlib
 import os
@@ -53,7 +55,10 @@ class Store:
         """The user's own. Raises ConfigError without a home."""
         own = state_directory(environ)
         if own is None:
-            raise ConfigError("there is no home for recordings; set XDG_STATE_HOME, or name a file", setting="HOME")
+            raise ConfigError(
+                "there is no home for recordings; set XDG_STATE_HOME, or name a file",
+                setting="HOME",
+            )
         return cls(own / "recordings")
 
     def create(self, now: float | None = None) -> tuple[str, IO[bytes]]:
@@ -67,7 +72,9 @@ class Store:
     def path(self, id: str) -> Path:
         """The file of a recording. Raises InvalidArgument for what is no id."""
         if not _ID.fullmatch(id):
-            raise InvalidArgument(f"no recording {id!r} is kept; `hermetic record --list` lists them", argument="id")
+            raise InvalidArgument(
+                f"no recording {id!r} is kept; `hermetic record --list` lists them", argument="id"
+            )
         return self.directory / f"{id}{SUFFIX}"
 
     def all(self) -> list[Recording]:
@@ -87,10 +94,17 @@ class Store:
             file.seek(max(file.tell(), size - LAST_BYTES))
             duration = last_time(file.read())
         return Recording(
-            id=id, title=header.title, command=header.command, started=header.timestamp, duration=duration, size=size,
-            width=header.width, height=header.height, environment=header.hermetic.get("environment", ""),
+            id=id,
+            title=header.title,
+            command=header.command,
+            started=header.timestamp,
+            duration=duration,
+            size=size,
+            width=header.width,
+            height=header.height,
+            environment=header.hermetic.get("environment", ""),
             process=header.hermetic.get("process", ""),
-        )  # fmt: skip
+        )
 
     def remove(self, id: str) -> None:
         """Raises InvalidArgument when there is none."""
@@ -101,7 +115,11 @@ class Store:
 
     def _names(self) -> list[str]:
         try:
-            return [name for name in os.listdir(self.directory) if _ID.fullmatch(name.removesuffix(SUFFIX))]
+            return [
+                name
+                for name in os.listdir(self.directory)
+                if _ID.fullmatch(name.removesuffix(SUFFIX))
+            ]
         except FileNotFoundError:
             return []
 

@@ -1,4 +1,6 @@
-"""Secrets whose values are known: hidden wherever they stand, in the spellings that programs give them."""
+"""Secrets whose values are known: hidden wherever they stand, in the spellings that programs give
+them.
+"""
 
 import base64
 import bisect
@@ -12,12 +14,14 @@ from hermetic.environments.child_environment import is_credential, password_in
 
 SHORTEST = 8  # characters of a variable's value; a shorter one would be found in ordinary words
 SHORTEST_GIVEN = 4  # characters of a value that was given as a secret
-# Characters from which on a text's end is taken for the start of a value; fewer end many ordinary words.
+# Characters from which on a text's end is taken for the start of a value; fewer end many ordinary
+# words.
 UNFINISHED = 4
 
 _ORDINARY = re.compile(r"^(?:[a-z]{1,15}|[\d.,:-]+|(?:/|~/|\./)\S*|[a-z][a-z0-9+.-]*://[^@]*)$")
 
-# Lines of one character each: a value that is printed letter by letter, with an end of line after each.
+# Lines of one character each: a value that is printed letter by letter, with an end of line after
+# each.
 _COLUMN = re.compile(r"(?<![^\n])(?:[^\r\n]\r{0,2}\n){3,}[^\r\n]?")
 _COLUMN_AT_END = re.compile(r"(?<![^\n])(?:[^\r\n]\r{0,2}\n){3,}[^\r\n]?\r{0,2}\Z")
 _MOST_OF_A_LINE = 4  # characters of such a line, with its end
@@ -31,10 +35,20 @@ class KnownSecret(NamedTuple):
 
 
 def secrets_of(variables: Mapping[str, str]) -> list[KnownSecret]:
-    """Values of variables with a credential's name, and passwords in URLs, that nothing ordinary looks like."""
+    """Values of variables with a credential's name, and passwords in URLs, that nothing ordinary
+    looks like.
+    """
     named = [KnownSecret(name, value) for name, value in variables.items() if is_credential(name)]
-    inside = [KnownSecret(name, password) for name, value in variables.items() if (password := password_in(value))]
-    return [one for one in (*named, *inside) if len(one.value) >= SHORTEST and not _ORDINARY.match(one.value)]
+    inside = [
+        KnownSecret(name, password)
+        for name, value in variables.items()
+        if (password := password_in(value))
+    ]
+    return [
+        one
+        for one in (*named, *inside)
+        if len(one.value) >= SHORTEST and not _ORDINARY.match(one.value)
+    ]
 
 
 class ValueFinder:
@@ -54,7 +68,9 @@ class ValueFinder:
         ]
 
     def unfinished(self, text: str) -> int:
-        """The number of trailing characters that a value may begin with, as one word or one character per line."""
+        """The number of trailing characters that a value may begin with, as one word or one
+        character per line.
+        """
         size = _longest_start(text, self.needles)
         longest = max(map(len, self._values), default=0)
         tail = text[-_MOST_OF_A_LINE * longest :] if longest else ""
@@ -110,7 +126,9 @@ def _column(match: "re.Match[str]") -> list[int]:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """The value as it is, quoted for a URL or for JSON, in base64 at any place of a longer text, and line by line."""
+    """The value as it is, quoted for a URL or for JSON, in base64 at any place of a longer text,
+    and line by line.
+    """
     value = value.strip()
     if len(value) < SHORTEST_GIVEN:
         return
@@ -136,7 +154,8 @@ def _in_base64(data: bytes) -> Iterator[str]:
             yield text[first:last].decode()
 
 
-# An address, pairs or groups of pairs, as xxd, hexdump -C and od print it. The last line of a dump may be short.
+# An address, pairs or groups of pairs, as xxd, hexdump -C and od print it. The last line of a dump
+# may be short.
 _ADDRESS = r"[ \t]{0,8}+(?:(?:0x)?[0-9A-Fa-f]{6,16}:?[ \t]{1,4})?"
 _GROUP = r"(?:\\x|0x)?+(?:[0-9A-Fa-f]{2}){1,8}+(?:,?[ \t]{1,2}|[:,-])?+"
 _LINE = re.compile(rf"{_ADDRESS}((?:{_GROUP}){{4,64}}+)")
@@ -154,7 +173,9 @@ class _Dumped(NamedTuple):
 
 
 def find_dumped(text: str, values: Iterable[tuple[bytes, str]]) -> Iterator[tuple[int, int, str]]:
-    """The parts of lines that show a value's bytes, with the value's name; each line to its end, where its text is."""
+    """The parts of lines that show a value's bytes, with the value's name; each line to its end,
+    where its text is.
+    """
     data, lines, place, pattern = bytearray(), list[_Dumped](), 0, _LINE
     for line in text.split("\n"):
         match = pattern.match(line) if line[:1] in _BEGINS else None

@@ -1,4 +1,5 @@
-"""Secrets that are recognised by their surroundings: a name, a header, a URL, a file format, an option of a program.
+"""Secrets that are recognised by their surroundings: a name, a header, a URL, a file format, an
+option of a program.
 
 `PATTERNS` is the table. In each expression the last group that matches is the value.
 """
@@ -13,11 +14,12 @@ from hermetic.environments.child_environment import is_credential
 from hermetic.redaction.placeholders import is_example, is_literal
 from hermetic.redaction.private_keys import Span
 
-# output: what a program printed. code: source and data that a model reads in order to write it again.
-# environment: a listing of variables or credentials.
+# output: what a program printed. code: source and data that a model reads in order to write it
+# again. environment: a listing of variables or credentials.
 Content = Literal["output", "code", "environment"]
 
-# Names that a secret follows. They end like this: token_type, secret_name and password_file are something else.
+# Names that a secret follows. They end like this: token_type, secret_name and password_file are
+# something else.
 _NAME = (
     r"passw(?:or)?d|passphrase|pass|pwd|secret|client[_-]?secret|token|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key"
     r"|private[_-]?key|signing[_-]?key|encryption[_-]?key|master[_-]?key|account[_-]?key|auth[_-]?key|service[_-]?key"
@@ -34,7 +36,9 @@ _ASSIGNED = re.compile(
 )
 _OPTION = re.compile(rf"--?(?P<name>{_NAME})[ \t]+(?P<bare>[^\s\-\"'`$<\[({{][^\s\"'`]{{5,255}})")
 # A name with one of these before it is no secret: nextToken, csrf_token in a form, a public key.
-_NOT_SECRET = re.compile(r"(?:next|page|continuation|sync|cancel(?:lation)?|public|max|num|cache)[_-]?$")
+_NOT_SECRET = re.compile(
+    r"(?:next|page|continuation|sync|cancel(?:lation)?|public|max|num|cache)[_-]?$"
+)
 # Whose password a name in small letters ends with.
 _PASS_OF = re.compile(
     r"(?:db|database|user|smtp|mail|admin|root|mysql|pg|postgres|redis|ftp|ssh|sudo|login|http|proxy|auth|ldap|mongo|rabbit"
@@ -45,7 +49,9 @@ _PASS_OF = re.compile(
 _VALUE = r"[A-Za-z0-9._~+/=|-]"
 _SAYS = r"\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?"
 _USERINFO = re.compile(r"://([^\s/?#:@\"'`<>]{0,256}):([^\s/?#@\"'`<>]{1,256})@")
-_LOGIN = re.compile(r"(?:[ \t]-[uU]|--(?:proxy-)?user)[ =]?[\"']?([^\s:\"']{1,64}):([^\s\"']{4,128})")
+_LOGIN = re.compile(
+    r"(?:[ \t]-[uU]|--(?:proxy-)?user)[ =]?[\"']?([^\s:\"']{1,64}):([^\s\"']{4,128})"
+)
 _QUERY = re.compile(
     r"[?&;](?:access_token|refresh_token|id_token|auth_token|token|api_?key|key|client_secret|password|passwd|secret"
     r"|sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature)=([^&\s\"'`#<>;]{8,4096})"
@@ -65,7 +71,9 @@ _CAPITALS = re.compile(
     r"(?:\"([^\"\r\n]{8,4096})\"|'([^'\r\n]{8,4096})'|([^\s\"'`,;&|<>(){}\\]{8,4096}))"
 )
 _MORE_NAMES = re.compile(r"(?:^|_)(?:DSN|WEBHOOK(?:_URL)?|BEARER|COOKIE)$", re.IGNORECASE)
-_NO_VALUE = re.compile(r"^(?:true|false|yes|no|on|off|none|null|\d{1,4}|\$\{?\w+\}?|/\S*|~/\S*)$", re.IGNORECASE)
+_NO_VALUE = re.compile(
+    r"^(?:true|false|yes|no|on|off|none|null|\d{1,4}|\$\{?\w+\}?|/\S*|~/\S*)$", re.IGNORECASE
+)
 
 # `machine HOST login NAME password VALUE`, on one line or several.
 _NETRC = re.compile(
@@ -77,13 +85,17 @@ _NETRC_DEFAULT = re.compile(
     r"\s{1,40}password[ \t]{1,40}(?P<password>\S{3,255})"
 )
 # HOST:PORT:DATABASE:USER:PASSWORD, of which the port tells it from messages of compilers.
-_PGPASS = re.compile(r":(?:54\d\d|6432|\*):[^\s:]{1,255}:[^\s:]{1,255}:(?P<password>\S{3,255})$", re.MULTILINE)
+_PGPASS = re.compile(
+    r":(?:54\d\d|6432|\*):[^\s:]{1,255}:[^\s:]{1,255}:(?P<password>\S{3,255})$", re.MULTILINE
+)
 _PGPASS_HOST = re.compile(r"(?:^|\n)[^\s:#/]{1,255}\Z")
 # "auth": "BASE64 of NAME:PASSWORD", as docker and npm keep it.
 _AUTH = re.compile(
     r"auth(?:(?<=[\"']auth)[\"']\s{0,8}:|(?<=_auth)\s{0,8}=)\s{0,8}[\"']?([A-Za-z0-9+/_-]{8,4096}={0,2})"
 )
-_DOCKER_CONFIG = re.compile(r"\.dockerconfigjson[\"']?\s{0,8}:\s{0,8}[\"']?([A-Za-z0-9+/]{20,65536}={0,2})")
+_DOCKER_CONFIG = re.compile(
+    r"\.dockerconfigjson[\"']?\s{0,8}:\s{0,8}[\"']?([A-Za-z0-9+/]{20,65536}={0,2})"
+)
 
 
 _PAIR = re.compile(r"([\w.-]{1,128})=([^;,\s\"']{16,4096})")
@@ -96,9 +108,7 @@ _NO_COOKIE = frozenset({"expires", "path", "domain", "max-age", "samesite"})
 
 _QUOTED = r"(?:'([^'\n]{4,255})'|\"([^\"\n]{4,255})\"|([^\s'\"$<|;&]{4,255}))"
 # A password that a program reads from a pipe or a string: it stands there for nothing else.
-_READS = (
-    r"(?:sudo[ \t](?:[^\n|;&]{0,80}[ \t])?-S\b|[a-z][^\n|;&]{0,120}[ \t]--password-stdin\b|(?:sudo[ \t]+)?chpasswd\b)"
-)
+_READS = r"(?:sudo[ \t](?:[^\n|;&]{0,80}[ \t])?-S\b|[a-z][^\n|;&]{0,120}[ \t]--password-stdin\b|(?:sudo[ \t]+)?chpasswd\b)"
 _READ_PIPE = re.compile(
     rf"(?:echo|printf)[ \t]+(?:-\w+[ \t]+|['\"]?%s(?:\\n)?['\"]?[ \t]+)?{_QUOTED}[ \t]*\|[ \t]*{_READS}"
 )
@@ -125,7 +135,20 @@ _DEFINE = re.compile(  # in lower case
 _TEMPLATE = re.compile(r"^[$<%*\[{(]|[${%]\w|^['\"]?$")
 _URL_TEMPLATE = re.compile(r"^[$<%*\[{]|[${%]\w|&[lg]t;")
 _WEAK_PASSWORDS = frozenset(
-    {"password", "passwd", "pass", "pwd", "secret", "user", "username", "admin", "root", "guest", "test", "changeme"}
+    {
+        "password",
+        "passwd",
+        "pass",
+        "pwd",
+        "secret",
+        "user",
+        "username",
+        "admin",
+        "root",
+        "guest",
+        "test",
+        "changeme",
+    }
 )
 
 
@@ -139,7 +162,10 @@ class Candidate(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """One row of the table. The expression is tried only on texts that hold `sign`, in lower case; "": `=` or `:`."""
+    """One row of the table.
+
+    The expression is tried only on texts that hold `sign`, in lower case; "": `=` or `:`.
+    """
 
     sign: str
     expression: re.Pattern[str]
@@ -152,7 +178,11 @@ class Pattern(NamedTuple):
     def find(self, text: str, lowered: str, weak: bool) -> Iterator[Span]:
         """The places of its values in the text."""
         for outer in self.expression.finditer(lowered if self.lowered else text):
-            inner = (outer,) if self.inner is None else self.inner.finditer(text, *outer.span(outer.lastindex or 0))
+            inner = (
+                (outer,)
+                if self.inner is None
+                else self.inner.finditer(text, *outer.span(outer.lastindex or 0))
+            )
             for match in inner:
                 start, end = match.span(match.lastindex or 0)
                 value = text[start:end].rstrip()
@@ -182,12 +212,17 @@ def _assigned(found: Candidate) -> bool:
 
 
 def _is_password(text: str, name: Span) -> bool:
-    """False for `pass` alone and for names of runs: first_pass. DB_PASS and smtp_pass are passwords."""
+    """False for `pass` alone and for names of runs: first_pass.
+
+    DB_PASS and smtp_pass are passwords.
+    """
     start, end = name
     if end - start != len("pass"):
         return True
     before = text[max(0, start - 24) : start]
-    return before.endswith("_") and (text[start:end] == "PASS" or _PASS_OF.search(before) is not None)
+    return before.endswith("_") and (
+        text[start:end] == "PASS" or _PASS_OF.search(before) is not None
+    )
 
 
 def _option_value(found: Candidate) -> bool:
@@ -224,14 +259,18 @@ def _file_password(found: Candidate) -> bool:
 
 def _pgpass(found: Candidate) -> bool:
     start = found.match.start()
-    return _PGPASS_HOST.search(found.text[max(0, start - 256) : start]) is not None and _file_password(found)
+    return _PGPASS_HOST.search(
+        found.text[max(0, start - 256) : start]
+    ) is not None and _file_password(found)
 
 
 def _basic_login(found: Candidate) -> bool:
     """True for base64 of a name, a colon and a password."""
     value = found.value
     try:
-        name, colon, password = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).partition(b":")
+        name, colon, password = base64.b64decode(
+            value + "=" * (-len(value) % 4), validate=True
+        ).partition(b":")
     except (binascii.Error, ValueError):
         return False
     return bool(name and colon and password) and name.isalnum() and not password.startswith(b"//")
@@ -239,7 +278,11 @@ def _basic_login(found: Candidate) -> bool:
 
 def _cookie(found: Candidate) -> bool:
     """True for a value that is long and random enough for a session."""
-    return found.match[1].lower() not in _NO_COOKIE and _is_random(found.value) and not is_example(found.value)
+    return (
+        found.match[1].lower() not in _NO_COOKIE
+        and _is_random(found.value)
+        and not is_example(found.value)
+    )
 
 
 def _read_password(found: Candidate) -> bool:
@@ -248,7 +291,9 @@ def _read_password(found: Candidate) -> bool:
 
 def _salted(found: Candidate) -> bool:
     value = found.value
-    return is_literal(value.replace(" ", "_") if len(value) >= _LEAST_SALT else value, "\0", quoted=True)
+    return is_literal(
+        value.replace(" ", "_") if len(value) >= _LEAST_SALT else value, "\0", quoted=True
+    )
 
 
 def _random_value(found: Candidate) -> bool:
@@ -266,7 +311,9 @@ def _option(begin: str, end: str, option: str) -> Pattern:
 
 
 def _statement(sign: str, before: str) -> Pattern:
-    """A password in an SQL statement, or in a line of settings without a sign between name and value."""
+    """A password in an SQL statement, or in a line of settings without a sign between name and
+    value.
+    """
     expression = re.compile(before + _QUOTED, re.MULTILINE)
     return Pattern(sign, expression, _literal, lowered=True, contents=_PRINTED)
 
@@ -282,12 +329,21 @@ PATTERNS: tuple[Pattern, ...] = (
     # HTTP headers, as programs print them or as code writes them.
     Pattern(
         "authorization",
-        re.compile(rf"{_AUTH_HEADER}(?:bearer|token|basic|bot|apikey|key)[ \t]+({_VALUE}{{8,4096}})"),
+        re.compile(
+            rf"{_AUTH_HEADER}(?:bearer|token|basic|bot|apikey|key)[ \t]+({_VALUE}{{8,4096}})"
+        ),
         _header,
         lowered=True,
     ),
-    Pattern("authorization", re.compile(rf"{_AUTH_HEADER}({_VALUE}{{20,4096}})"), _header, lowered=True),
-    Pattern("bearer", re.compile(rf"(?<![A-Za-z])bearer[ \t]+({_VALUE}{{16,4096}})"), _header, lowered=True),
+    Pattern(
+        "authorization", re.compile(rf"{_AUTH_HEADER}({_VALUE}{{20,4096}})"), _header, lowered=True
+    ),
+    Pattern(
+        "bearer",
+        re.compile(rf"(?<![A-Za-z])bearer[ \t]+({_VALUE}{{16,4096}})"),
+        _header,
+        lowered=True,
+    ),
     Pattern("-", re.compile(rf"{_API_HEADERS}{_SAYS}({_VALUE}{{8,4096}})"), _header, lowered=True),
     # URLs and logins.
     Pattern("://", _USERINFO, _url_password),
@@ -315,7 +371,9 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     Pattern(
         "curl",
-        re.compile(r"curl(?=[ \t])[^\r\n]{0,500}?[ \t](?:-b|--cookie)[ \t=]{0,4}[\"']?([^\r\n]{1,8192})"),
+        re.compile(
+            r"curl(?=[ \t])[^\r\n]{0,500}?[ \t](?:-b|--cookie)[ \t=]{0,4}[\"']?([^\r\n]{1,8192})"
+        ),
         _cookie,
         lowered=True,
         inner=_PAIR,
@@ -345,7 +403,9 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("|", _READ_PIPE, _read_password, contents=_PRINTED),
     Pattern("<<<", _READ_STRING, _read_password, contents=_PRINTED),
     # Statements: a word of each, and what comes before the value.
-    _statement("identified", r"identified[ \t]+(?:with[ \t]+\w+[ \t]+)?by[ \t]+(?:password[ \t]+)?"),
+    _statement(
+        "identified", r"identified[ \t]+(?:with[ \t]+\w+[ \t]+)?by[ \t]+(?:password[ \t]+)?"
+    ),
     _statement("password", r"(?:encrypted|with)[ \t]+password[ \t]+(?=['\"])"),
     _statement("requirepass", r"\brequirepass[ \t]+"),
     _statement("masterauth", r"\bmasterauth[ \t]+"),

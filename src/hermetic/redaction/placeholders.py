@@ -13,9 +13,12 @@ _FEWEST_LETTERS = 6  # different ones; a random value of twenty characters has m
 _TEMPLATE = re.compile(
     r"^[<\[{(]|[$%]\{|\$\(|^\$\w|\{\{|^%\w|^%\(|^@\w+@$|^__\w+__$|^!\w|^(?:env|file|vault|secret|ref|op)[:+]"
 )
-_PLACE = re.compile(r"^(?:#[0-9a-fA-F]{3,8}$|/|\./|\.\./|~(?:/|$)|[A-Za-z]:\\|[a-z][a-z0-9+.-]{1,20}://)")
+_PLACE = re.compile(
+    r"^(?:#[0-9a-fA-F]{3,8}$|/|\./|\.\./|~(?:/|$)|[A-Za-z]:\\|[a-z][a-z0-9+.-]{1,20}://)"
+)
 _PLAIN = re.compile(
-    r"^(?:[A-Za-z][a-z]*|[A-Z]+|[\d.,:-]+|(?:true|false|null|none|nil|undefined|yes|no|on|off))$", re.IGNORECASE
+    r"^(?:[A-Za-z][a-z]*|[A-Z]+|[\d.,:-]+|(?:true|false|null|none|nil|undefined|yes|no|on|off))$",
+    re.IGNORECASE,
 )
 _PATH_IN_CODE = re.compile(r"^[A-Za-z_$][\w$]*(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+$")
 _IDENTIFIER = re.compile(r"^[A-Za-z_][\w.-]*$")  # token_1, my-secret2: what a program calls it
@@ -28,7 +31,9 @@ def is_example(token: str) -> bool:
 
 
 def is_literal(value: str, name: str, *, quoted: bool) -> bool:
-    """True when the value of a secret-like name is a secret, not a word, a path, a template or code."""
+    """True when the value of a secret-like name is a secret, not a word, a path, a template or
+    code.
+    """
     if len(value) < 6 or _TEMPLATE.search(value) or _PLACE.match(value) or _EXAMPLE.search(value):
         return False
     if " " in value or _PLAIN.match(value) or (not quoted and _PATH_IN_CODE.match(value)):

@@ -16,7 +16,8 @@ _KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{40}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{1,100}={0,2}")
 _OPENSSH = 70  # characters of a line of OpenSSH's private keys, and of no other format's
 _LEAST_KEY = 40  # characters of a line of another key
-# Three or more lines of 64 characters, with what a page leaves of the line before and the shorter one behind.
+# Three or more lines of 64 characters, with what a page leaves of the line before and the shorter
+# one behind.
 _PEM_RUN = re.compile(
     r"(?:\A[A-Za-z0-9+/]{16,63}\r?\n|(?<![^\n]))(?P<line>[A-Za-z0-9+/]{64})\r?\n(?:[A-Za-z0-9+/]{64}\r?\n)+"
     r"[A-Za-z0-9+/]{62}(?:[A-Za-z0-9+/]{2}|[A-Za-z0-9+/]=|==)(?![^\r\n])(?:\r?\n[A-Za-z0-9+/]{16,63}={0,2}(?![^\r\n]))?"
@@ -39,7 +40,11 @@ def find_private_keys(text: str) -> Iterator[Span]:
             limit = borders[at + 1].start() if at + 1 < len(borders) else len(text)
             body = _KEY_BODY.match(text, start, min(limit, start + _KEY_LONGEST))
             end = body.end() if body else start
-        elif at and borders[at - 1][1] == "BEGIN" and border.start() - borders[at - 1].end() <= _KEY_LONGEST:
+        elif (
+            at
+            and borders[at - 1][1] == "BEGIN"
+            and border.start() - borders[at - 1].end() <= _KEY_LONGEST
+        ):
             continue
         else:
             start, end = _body_before(text, border.start()), border.start()
@@ -54,7 +59,10 @@ def find_key_runs(text: str) -> Iterator[Span]:
     """
     for match in _PEM_RUN.finditer(text):
         first = match["line"]
-        is_hex = _HEXADECIMAL.fullmatch(first) is not None or first in (first.lower(), first.upper())
+        is_hex = _HEXADECIMAL.fullmatch(first) is not None or first in (
+            first.lower(),
+            first.upper(),
+        )
         if not is_hex and not is_example(first) and not _is_public(text, *match.span()):
             yield match.span()
 
@@ -64,21 +72,30 @@ def _is_public(text: str, start: int, end: int) -> bool:
     if behind := _END_BORDER.match(text, end):
         return "PRIVATE" not in behind[1]
     border = text.rfind("-----BEGIN ", max(0, start - _LONGEST_BLOCK), start)
-    return border >= 0 and "-----END " not in text[border:start] and "PRIVATE" not in text[border : border + 60]
+    return (
+        border >= 0
+        and "-----END " not in text[border:start]
+        and "PRIVATE" not in text[border : border + 60]
+    )
 
 
 def find_key_lines(text: str, is_key_file: bool) -> Iterator[Span]:
     """Lines of a private key without the borders of its block.
 
-    Of a file that holds keys all long lines of base64 are taken, but for public blocks; elsewhere lines as OpenSSH has.
+    Of a file that holds keys all long lines of base64 are taken, but for public blocks; elsewhere
+    lines as OpenSSH has.
     """
     place, is_public, lines = 0, False, text.split("\n")
     for number, line in enumerate(lines):
         if line.startswith("-----"):
             is_public = "BEGIN" in line and "PRIVATE" not in line
-        elif len(line) == _OPENSSH if not is_key_file else len(line) >= _LEAST_KEY and not is_public:
+        elif (
+            len(line) == _OPENSSH if not is_key_file else len(line) >= _LEAST_KEY and not is_public
+        ):
             near = (*lines[max(0, number - 1) : number], *lines[number + 1 : number + 2])
-            is_one = is_key_file or any(len(other) == _OPENSSH and _BASE64.fullmatch(other) for other in near)
+            is_one = is_key_file or any(
+                len(other) == _OPENSSH and _BASE64.fullmatch(other) for other in near
+            )
             if is_one and _BASE64.fullmatch(line) and not is_example(line):
                 yield place, place + len(line)
         place += len(line) + 1

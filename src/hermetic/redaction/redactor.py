@@ -96,7 +96,9 @@ class Redactor:
             lowered = text.translate(_ASCII_LOWER)
         assigns = "=" in lowered or ":" in lowered
         for pattern in PATTERNS:
-            if content in pattern.contents and (pattern.sign in lowered if pattern.sign else assigns):
+            if content in pattern.contents and (
+                pattern.sign in lowered if pattern.sign else assigns
+            ):
                 for start, end in pattern.find(text, lowered, content == "environment"):
                     yield Secret(start, end, "***")
 
@@ -104,7 +106,11 @@ class Redactor:
         """Tokens and keys, which all hold a long word."""
         for start, end in self._tokens.find(text):
             yield Secret(start, end, _hint(text[start:end]))
-        for keys in (find_private_keys(text), find_key_runs(text), find_key_lines(text, content == "environment")):
+        for keys in (
+            find_private_keys(text),
+            find_key_runs(text),
+            find_key_lines(text, content == "environment"),
+        ):
             for start, end in keys:
                 yield Secret(start, end, "private key")
 
@@ -128,5 +134,7 @@ def _merged(found: Iterable[Secret]) -> list[Secret]:
             continue
         last = merged[-1]
         named = last if last.is_known or not secret.is_known else secret
-        merged[-1] = Secret(last.start, max(last.end, secret.end), named.what, last.is_known or secret.is_known)
+        merged[-1] = Secret(
+            last.start, max(last.end, secret.end), named.what, last.is_known or secret.is_known
+        )
     return merged

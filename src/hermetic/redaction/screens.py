@@ -28,7 +28,9 @@ class Rows:
         for row in range(bisect_right(self._starts, start) - 1, len(self._starts)):
             if self._starts[row] >= end:
                 return
-            first, last = (min(max(at - self._starts[row], 0), self._lengths[row]) for at in (start, end))
+            first, last = (
+                min(max(at - self._starts[row], 0), self._lengths[row]) for at in (start, end)
+            )
             if first < last:
                 yield row, self._begins[row] + first, self._begins[row] + last
 
@@ -46,7 +48,10 @@ def _find(shown: Shown, redactor: Redactor, content: Content) -> Iterator[tuple[
     lines = shown.lines
     is_full = [_width(line) >= shown.cols for line in lines]
     wrapped = Rows([(0, line) for line in lines], ["" if full else "\n" for full in is_full])
-    framed = Rows([(len(line) - len(line.lstrip(FRAME)), line.strip(FRAME)) for line in lines], [""] * len(lines))
+    framed = Rows(
+        [(len(line) - len(line.lstrip(FRAME)), line.strip(FRAME)) for line in lines],
+        [""] * len(lines),
+    )
     for rows, secrets in (
         (wrapped, redactor.find(wrapped.text, content)),
         (wrapped, redactor.find_parts(wrapped.text)),
@@ -57,13 +62,21 @@ def _find(shown: Shown, redactor: Redactor, content: Content) -> Iterator[tuple[
             for row, start, end in rows.places(secret.start, secret.end):
                 yield row, secret._replace(start=start, end=end)
     for row, line in enumerate(lines):  # cut off at the edge, or still being drawn
-        drawn = line if is_full[row] else line[: _index(line, shown.cursor[1])] if row == shown.cursor[0] else ""
+        drawn = (
+            line
+            if is_full[row]
+            else line[: _index(line, shown.cursor[1])]
+            if row == shown.cursor[0]
+            else ""
+        )
         if size := redactor.unfinished(drawn):
             yield row, Secret(len(drawn) - size, len(drawn), "start of a secret")
 
 
 def _width(line: str) -> int:
-    return sum(0 if combining(mark) else 2 if east_asian_width(mark) in "WF" else 1 for mark in line)
+    return sum(
+        0 if combining(mark) else 2 if east_asian_width(mark) in "WF" else 1 for mark in line
+    )
 
 
 def _index(line: str, column: int) -> int:

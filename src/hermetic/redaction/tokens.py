@@ -22,7 +22,11 @@ class Token(NamedTuple):
 TOKENS: tuple[Token, ...] = (
     Token("GitHub", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), f"{_WORD}{{36,255}}"),
     Token("GitHub", ("github_pat_",), r"\w{40,255}"),
-    Token("GitLab", ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glft-", "glsoat-", "gloas-"), r"[\w.-]{20,255}"),
+    Token(
+        "GitLab",
+        ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glft-", "glsoat-", "gloas-"),
+        r"[\w.-]{20,255}",
+    ),
     Token("Anthropic", ("sk-ant-",), f"{_URL}{{24,255}}"),
     Token("OpenAI", ("sk-proj-", "sk-svcacct-", "sk-admin-"), f"{_URL}{{24,255}}"),
     Token("OpenRouter", ("sk-or-v1-",), f"{_HEX}{{64}}"),
@@ -34,10 +38,18 @@ TOKENS: tuple[Token, ...] = (
     Token("Google", ("GOCSPX-",), f"{_URL}{{28}}"),
     Token("Google", ("1//0",), f"{_URL}{{40,200}}"),
     Token("Azure", ("8Q~",), r"[\w~.-]{31,34}", r"[\w~.-]{3}", 3),
-    Token("Slack", ("xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxe-", "xoxo-", "xoxe."), r"[\w.-]{20,255}"),
+    Token(
+        "Slack",
+        ("xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xoxe-", "xoxo-", "xoxe."),
+        r"[\w.-]{20,255}",
+    ),
     Token("Slack", ("xapp-",), r"\d-[\w-]{20,255}"),
     Token("Slack", ("hooks.slack.com/services/",), r"[\w/]{30,80}"),
-    Token("Discord", ("discord.com/api/webhooks/", "discordapp.com/api/webhooks/"), r"\d{17,20}/[\w-]{60,70}"),
+    Token(
+        "Discord",
+        ("discord.com/api/webhooks/", "discordapp.com/api/webhooks/"),
+        r"\d{17,20}/[\w-]{60,70}",
+    ),
     Token("Telegram", (":AA",), f"{_URL}{{33}}", r"\d{8,10}", 10),
     Token("Stripe", ("sk_live_", "sk_test_", "rk_live_", "rk_test_"), f"{_WORD}{{16,255}}"),
     Token("Stripe", ("whsec_",), r"[A-Za-z0-9+/=]{32,64}"),
@@ -110,7 +122,8 @@ SHORTEST = 16  # characters of any form, none of them a blank: most prose has no
 # The one form without a fixed text: the number of an account in base64, a time, a signature.
 _DISCORD = re.compile(r"(?<![\w-])[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}(?![\w-])")
 
-# A token may follow what is no letter or digit, an escape in a text or one in a URL. Looked at behind the fixed text.
+# A token may follow what is no letter or digit, an escape in a text or one in a URL. Looked at
+# behind the fixed text.
 _START = r"(?:(?<![A-Za-z0-9]{fixed})|(?<=\\[nrt]{fixed})|(?<=%[0-9A-Fa-f][0-9A-Fa-f]{fixed}))"
 _STARTS_AFTER = re.compile(r"(?:^|[^A-Za-z0-9]|\\[nrt]|%[0-9A-Fa-f]{2})\Z")
 _LONGEST_START = 3

@@ -10,7 +10,14 @@ from pathlib import Path
 
 # sys/inotify.h
 _CLOEXEC_NONBLOCK = os.O_CLOEXEC | os.O_NONBLOCK
-_CREATE, _DELETE, _MOVED_FROM, _MOVED_TO, _CLOSE_WRITE, _ONLYDIR = 0x100, 0x200, 0x40, 0x80, 0x8, 0x1000000
+_CREATE, _DELETE, _MOVED_FROM, _MOVED_TO, _CLOSE_WRITE, _ONLYDIR = (
+    0x100,
+    0x200,
+    0x40,
+    0x80,
+    0x8,
+    0x1000000,
+)
 _OVERFLOW = 0x4000
 _EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name that follows
 READ_BYTES = 1 << 16
@@ -18,12 +25,15 @@ _MASK = _CREATE | _DELETE | _MOVED_FROM | _MOVED_TO | _CLOSE_WRITE | _ONLYDIR
 
 
 class DirectoryWatch:
-    """Calls `changed` after relevant entries of the watched directories came, went or were written. Close it.
+    """Calls `changed` after relevant entries of the watched directories came, went or were written.
+    Close it.
 
     Where the kernel has no watch left, `is_working` is False and nothing is called: look on demand.
     """
 
-    def __init__(self, changed: Callable[[], object], is_relevant: Callable[[str], bool] = lambda name: True) -> None:
+    def __init__(
+        self, changed: Callable[[], object], is_relevant: Callable[[str], bool] = lambda name: True
+    ) -> None:
         self._changed = changed
         self._is_relevant = is_relevant
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -50,7 +60,10 @@ class DirectoryWatch:
                 self._watched[path] = number
             else:
                 self._watched.pop(path, None)
-                self.is_working = self.is_working and ctypes.get_errno() not in (errno.ENOSPC, errno.ENOMEM)
+                self.is_working = self.is_working and ctypes.get_errno() not in (
+                    errno.ENOSPC,
+                    errno.ENOMEM,
+                )
 
     def close(self) -> None:
         """Ends all watches."""

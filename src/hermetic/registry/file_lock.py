@@ -12,7 +12,10 @@ from pathlib import Path
 
 @asynccontextmanager
 async def locked(path: Path) -> AsyncIterator[int]:
-    """Holds the lock at `path`. The descriptor may be given to a child, which then holds it for as long as it lives."""
+    """Holds the lock at `path`.
+
+    The descriptor may be given to a child, which then holds it for as long as it lives.
+    """
     fd = await _locked(path)
     try:
         yield fd
@@ -60,14 +63,18 @@ def locked_in_thread(path: Path) -> Iterator[None]:
 
 
 def hold_directory(directory: str) -> int:
-    """A descriptor that marks a directory as in use, also while only a child that inherited it is left."""
+    """A descriptor that marks a directory as in use, also while only a child that inherited it is
+    left.
+    """
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(fd, fcntl.LOCK_SH)
     return fd
 
 
 async def wait_until_unused(directory: Path) -> None:
-    """Returns when no process holds the directory, such as one whose caller was killed, or it does not exist."""
+    """Returns when no process holds the directory, such as one whose caller was killed, or it does
+    not exist.
+    """
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -89,7 +96,8 @@ async def _locked(path: Path) -> int:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 await wait_for_lock(fd)
-            # The previous holder may have removed the file; then this lock is of a file that no other process finds.
+            # The previous holder may have removed the file; then this lock is of a file that no
+            # other process finds.
             if _is_same_file(fd, path):
                 return fd
         except BaseException:
@@ -101,7 +109,8 @@ async def _locked(path: Path) -> int:
 async def wait_for_lock(fd: int) -> None:
     """Waits in a thread, on a descriptor of its own that a cancelled waiter leaves to it.
 
-    The thread is not one of asyncio's pool: waiters would occupy those, and the holder of the lock may need one.
+    The thread is not one of asyncio's pool: waiters would occupy those, and the holder of the lock
+    may need one.
     """
     own = os.dup(fd)
 

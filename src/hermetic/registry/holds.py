@@ -1,7 +1,8 @@
-"""Environments whose agents a person has stopped: their tool calls are held until the person releases them.
+"""Environments whose agents a person has stopped: their tool calls are held until the person
+releases them.
 
-A hold is a file in the runtime directory, which no environment but `local` can reach. It outlives the environment: the
-next one of the same task is held too.
+A hold is a file in the runtime directory, which no environment but `local` can reach. It outlives
+the environment: the next one of the same task is held too.
 """
 
 import contextlib
@@ -48,7 +49,8 @@ def hold(id: str | None, mode: Mode, by: str) -> Hold:
     while True:
         directory = make_private(runtime_root() / DIRECTORY, SETTING)
         aside = directory / f".{held.environment}.{os.getpid()}"
-        with contextlib.suppress(FileNotFoundError):  # the directory was empty and has just been removed
+        # the directory was empty and has just been removed
+        with contextlib.suppress(FileNotFoundError):
             fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with open(fd, "wb") as file:
                 file.write(msgspec.json.encode(held))
@@ -57,7 +59,8 @@ def hold(id: str | None, mode: Mode, by: str) -> Hold:
 
 
 def release(id: str | None) -> list[str]:
-    """Ends the hold of an environment, or all holds; returns the environments that were held, or "all".
+    """Ends the hold of an environment, or all holds; returns the environments that were held, or
+    "all".
 
     An environment that is released while all are held is excepted from that.
     """

@@ -14,14 +14,22 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-# Runs the remaining arguments as an orphan: a child that outlives its start would end as a zombie of this process.
+# Runs the remaining arguments as an orphan: a child that outlives its start would end as a zombie
+# of this process.
 DETACHED = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
 PASSED = 8  # the highest descriptors that a plain sh can name are 8 and 9
 ENDING_SECONDS = 10.0  # between SIGTERM and SIGKILL
 SWEEPS = 3  # passes over the process table, since processes may fork meanwhile
 CLOCK_SLACK = 2.0  # seconds; for changes of the clock and rounding of the kernel
 _SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
-_DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
+_DEFAULT_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGPIPE,
+    signal.SIGCHLD,
+)
 
 
 PATIENCE = 2.0  # seconds for a process that was asked to end
@@ -65,7 +73,11 @@ class HostProcess(msgspec.Struct, frozen=True):
                     await ended(self.pid)
 
     def _steps(self) -> Sequence[Callable[[], None]]:
-        return (self._wait, partial(self._send, signal.SIGTERM), partial(self._send, signal.SIGKILL))
+        return (
+            self._wait,
+            partial(self._send, signal.SIGTERM),
+            partial(self._send, signal.SIGKILL),
+        )
 
     def _wait(self) -> None:
         """Only waits: the process is about to end."""
@@ -159,7 +171,9 @@ class _Stat(NamedTuple):
 def _stat(pid: int) -> _Stat | None:
     """None for what has ended."""
     try:
-        name, _, rest = Path(f"/proc/{pid}/stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+        name, _, rest = (
+            Path(f"/proc/{pid}/stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+        )
     except (FileNotFoundError, ProcessLookupError):  # other errors, such as EMFILE, prove nothing
         return None
     return _Stat(name, rest.split())
@@ -191,19 +205,31 @@ def _born(ticks: int) -> float:
 
 
 def spawn(
-    argv: Sequence[str], stdin: int, stdout: int, stderr: int, environ: Mapping[str, str], passed: int | None = None
+    argv: Sequence[str],
+    stdin: int,
+    stdout: int,
+    stderr: int,
+    environ: Mapping[str, str],
+    passed: int | None = None,
 ) -> int:
     """Starts a program in its own session, so that a Ctrl-C at our terminal does not reach it."""
     # Few variables: /proc shows them to others, and those of its commands are in its configuration.
     own = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable()]
-    actions += [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((stdin, stdout, stderr))]
+    actions += [
+        (os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((stdin, stdout, stderr))
+    ]
     if passed is not None:
         actions.append((os.POSIX_SPAWN_DUP2, passed, PASSED))
     return os.posix_spawnp(
-        argv[0], list(argv), {name: value for name, value in {**own, "LC_ALL": "C.UTF-8", **environ}.items() if value},
-        file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS,
-    )  # fmt: skip
+        argv[0],
+        list(argv),
+        {name: value for name, value in {**own, "LC_ALL": "C.UTF-8", **environ}.items() if value},
+        file_actions=actions,
+        setsid=True,
+        setsigmask=(),
+        setsigdef=_DEFAULT_SIGNALS,
+    )
 
 
 def _inheritable() -> list[int]:

@@ -1,7 +1,9 @@
-"""Client of the janitor, the process on this host that cleans up after residents which cannot do it themselves.
+"""Client of the janitor, the process on this host that cleans up after residents which cannot do it
+themselves.
 
-One janitor per runtime directory (janitor_process.py) waits for residents to end, also when their openers have exited.
-The first client starts it. Without a janitor, or after it was killed, the same leftovers stay until `hermetic gc`.
+One janitor per runtime directory (janitor_process.py) waits for residents to end, also when their
+openers have exited. The first client starts it. Without a janitor, or after it was killed, the same
+leftovers stay until `hermetic gc`.
 """
 
 import asyncio
@@ -24,29 +26,46 @@ NAME = "janitor"  # of its socket, in the runtime directory
 RECEIVED = b"."  # the reply to `open`
 LONGEST_MESSAGE = 1 << 16  # bytes that the janitor reads at once
 PROGRAM = Path(__file__).with_name("janitor_process.py")
-_NAMES = ("PATH", "HOME", "USER", "LOGNAME", "HERMETIC_RUNTIME_DIR", "HERMETIC_SPOOL_DIR", "HERMETIC_DOCKER_BINARY")
-_PREFIXES = ("SSH_", "XDG_", "DOCKER_", "CONTAINER_", "KRB5")  # variables that the clients of environments read
+_NAMES = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "HERMETIC_RUNTIME_DIR",
+    "HERMETIC_SPOOL_DIR",
+    "HERMETIC_DOCKER_BINARY",
+)
+# variables that the clients of environments read
+_PREFIXES = ("SSH_", "XDG_", "DOCKER_", "CONTAINER_", "KRB5")
 ATTEMPTS = 3  # a janitor may exit while a client connects; the next one then has a client and stays
 
 
 class JanitorClient:
-    """Registers one environment with the janitor while it is opened, so that nothing is left if the opener dies.
+    """Registers one environment with the janitor while it is opened, so that nothing is left if the
+    opener dies.
 
-    Three messages: `open`, before anything is made; `made`, once the environment's directory exists; then `up` once the
-    resident answers, or `done` if nothing was started. With `is_wanted=False` no janitor is contacted. Where none can
-    be started, opening goes on without.
+    Three messages: `open`, before anything is made; `made`, once the environment's directory
+    exists; then `up` once the resident answers, or `done` if nothing was started. With
+    `is_wanted=False` no janitor is contacted. Where none can be started, opening goes on without.
     """
 
     def __init__(
-        self, records: Records, id: str, *, is_wanted: bool, spool: str | None = None,
+        self,
+        records: Records,
+        id: str,
+        *,
+        is_wanted: bool,
+        spool: str | None = None,
         check: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.spool = spool
         self._root = str(records.root)
         self._is_wanted = is_wanted
         self._stream: socket.socket | None = None
-        self._sent = [_open_message(id, spool, check)]  # repeated to the next janitor, should this one exit
-        self._waits_for_us = False  # for our connection to close, because it cannot see the resident
+        # repeated to the next janitor, should this one exit
+        self._sent = [_open_message(id, spool, check)]
+        # for our connection to close, because it cannot see the resident
+        self._waits_for_us = False
 
     async def begin(self) -> None:
         """Connects and sends what was sent so far. Call it before anything is made."""
@@ -55,7 +74,8 @@ class JanitorClient:
                 self._stream, is_new = await _connect_or_start(self._root)
                 for message in self._sent:
                     self._stream.send(message)
-                # A new janitor has this client to wait for and cannot exit, so its reply need not be awaited.
+                # A new janitor has this client to wait for and cannot exit, so its reply need not
+                # be awaited.
                 if is_new or await _receive(self._stream) == RECEIVED:
                     return
             self._disconnect()  # it was about to exit and read nothing
@@ -71,7 +91,8 @@ class JanitorClient:
     async def up(self, pid: int) -> bool:
         """The resident answers, as this process of this host; 0 where the host does not see it.
 
-        True when the janitor waits for the resident's end; else it waits for this client to disconnect.
+        True when the janitor waits for the resident's end; else it waits for this client to
+        disconnect.
         """
         for _ in range(ATTEMPTS if self._is_wanted else 0):
             with contextlib.suppress(OSError):
@@ -87,7 +108,9 @@ class JanitorClient:
         return False
 
     def hand_over(self) -> socket.socket | None:
-        """The connection to close when the environment is released, for a janitor that waits for that."""
+        """The connection to close when the environment is released, for a janitor that waits for
+        that.
+        """
         stream, self._stream = (self._stream, None) if self._waits_for_us else (None, self._stream)
         return stream
 
@@ -115,24 +138,45 @@ class JanitorClient:
 
 
 def liveness_check(
-    id: str, lease: float, unattended: float, variables: tuple[str, ...] = (), *, orphans: bool = False
+    id: str,
+    lease: float,
+    unattended: float,
+    variables: tuple[str, ...] = (),
+    *,
+    orphans: bool = False,
 ) -> dict[str, Any]:
-    """A program that removes an environment if its resident is gone, and after how many seconds to run it.
+    """A program that removes an environment if its resident is gone, and after how many seconds to
+    run it.
 
-    `variables` are prefixes of names of variables that it needs besides the usual ones. With `orphans` it also runs
-    after an opener that was killed: what that has created elsewhere has no record.
+    `variables` are prefixes of names of variables that it needs besides the usual ones. With
+    `orphans` it also runs after an opener that was killed: what that has created elsewhere has no
+    record.
     """
     prefixes = (*_PREFIXES, *variables)
-    environ = {name: value for name, value in os.environ.items() if name in _NAMES or name.startswith(prefixes)}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _NAMES or name.startswith(prefixes)
+    }
     own = str(Path(__file__).parents[2])
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, (own, os.environ.get("PYTHONPATH"))))
     argv = [sys.executable, "-m", "hermetic", "gc", id]
-    return {"lease": lease, "unattended": unattended, "argv": argv, "environ": environ, "orphans": orphans}
+    return {
+        "lease": lease,
+        "unattended": unattended,
+        "argv": argv,
+        "environ": environ,
+        "orphans": orphans,
+    }
 
 
 def _open_message(id: str, spool: str | None, check: dict[str, Any] | None) -> bytes:
     message = json.dumps({"id": id, "spool": spool or "", "check": check}).encode()
-    return message if len(message) < LONGEST_MESSAGE or check is None else _open_message(id, spool, None)
+    return (
+        message
+        if len(message) < LONGEST_MESSAGE or check is None
+        else _open_message(id, spool, None)
+    )
 
 
 async def _receive(stream: socket.socket) -> bytes:
@@ -166,7 +210,9 @@ async def _connect_or_start(root: str) -> tuple[socket.socket, bool]:
 
 @asynccontextmanager
 async def _lock(root: str) -> AsyncIterator[int]:
-    """A descriptor that locks the runtime directory itself, so that a killed process leaves no lock file."""
+    """A descriptor that locks the runtime directory itself, so that a killed process leaves no lock
+    file.
+    """
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:

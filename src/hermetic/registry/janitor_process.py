@@ -1,7 +1,9 @@
-"""The janitor process: removes what residents leave on this host. Started by janitor.py; standard library only.
+"""The janitor process: removes what residents leave on this host. Started by janitor.py; standard
+library only.
 
-Run as `python3 -I -S janitor_process.py ROOT`. Standard input is the connection of its starter, whose first message
-brings a descriptor that locks the runtime directory. Each opener sends, one message each:
+Run as `python3 -I -S janitor_process.py ROOT`. Standard input is the connection of its starter,
+whose first message brings a descriptor that locks the runtime directory. Each opener sends, one
+message each:
 
     {"id": …, "spool": …, "check": …}   before it makes anything; the reply is "."
     made                                its directory exists
@@ -9,10 +11,10 @@ brings a descriptor that locks the runtime directory. Each opener sends, one mes
     done                                nothing was started
     stalled                             a known resident does not answer
 
-The janitor waits for the end of a resident that it sees. For one that it does not see (another machine, a virtual
-machine), it waits for the opener to disconnect and runs the opener's check once a lease without it is over. The check
-also runs when a stalled resident has been unattended for as long as it may. The janitor exits when it has no opener and
-no resident to wait for.
+The janitor waits for the end of a resident that it sees. For one that it does not see (another
+machine, a virtual machine), it waits for the opener to disconnect and runs the opener's check once
+a lease without it is over. The check also runs when a stalled resident has been unattended for as
+long as it may. The janitor exits when it has no opener and no resident to wait for.
 """
 
 import contextlib
@@ -41,10 +43,17 @@ RECORD, STALLED = "env.json", "stalled"  # files in an environment's directory
 
 
 class LivenessCheck:
-    """A program that removes an environment if its resident is gone, and the times after which to run it."""
+    """A program that removes an environment if its resident is gone, and the times after which to
+    run it.
+    """
 
     def __init__(
-        self, lease: float, unattended: float, argv: list[str], environ: dict[str, str], orphans: bool = False
+        self,
+        lease: float,
+        unattended: float,
+        argv: list[str],
+        environ: dict[str, str],
+        orphans: bool = False,
     ) -> None:
         self.lease, self.unattended, self.argv, self.environ = lease, unattended, argv, environ
         self.orphans = orphans  # it also ends what an opener has created elsewhere that was killed
@@ -63,9 +72,12 @@ class LivenessCheck:
 class HostFiles:
     """Directory and spool of one life of an environment."""
 
-    def __init__(self, root: str, id: str, spool: str = "", check: LivenessCheck | None = None) -> None:
+    def __init__(
+        self, root: str, id: str, spool: str = "", check: LivenessCheck | None = None
+    ) -> None:
         self.id, self.directory, self.spool, self.check = id, f"{root}/{id}", spool, check
-        self.fd: int | None = None  # of the directory; while it is open, no later directory has the same inode
+        # of the directory; while it is open, no later directory has the same inode
+        self.fd: int | None = None
 
     def made(self) -> None:
         """The directory exists."""
@@ -74,9 +86,13 @@ class HostFiles:
 
     @property
     def has_directory(self) -> bool:
-        """False once the directory was removed, or the path belongs to another life of the same task."""
+        """False once the directory was removed, or the path belongs to another life of the same
+        task.
+        """
         try:
-            return self.fd is not None and os.path.samestat(os.fstat(self.fd), os.stat(self.directory))
+            return self.fd is not None and os.path.samestat(
+                os.fstat(self.fd), os.stat(self.directory)
+            )
         except FileNotFoundError:
             return False
 
@@ -109,7 +125,8 @@ class Janitor:
         while len(self.reactions) > 1:
             for fd, _ in self.poll.poll():
                 self.reactions[fd]()
-        # In this order: a client that connects between the two is disconnected and starts the next janitor.
+        # In this order: a client that connects between the two is disconnected and starts the next
+        # janitor.
         with contextlib.suppress(FileNotFoundError):  # the runtime directory was removed
             os.unlink(self.path)
         self.listener.close()
@@ -139,7 +156,9 @@ class Janitor:
         self.wait(pidfd, ended)
 
     def fork(self, work: Callable[[str, HostFiles], None], files: HostFiles) -> None:
-        """Runs the last work for an environment in a child: the holder of a record's lock may be waiting for us."""
+        """Runs the last work for an environment in a child: the holder of a record's lock may be
+        waiting for us.
+        """
         if os.fork():
             files.close()
             return
@@ -161,7 +180,11 @@ class OpenerConnection:
 
     def read(self) -> None:
         try:
-            word, _, rest = self.connection.recv(MESSAGE_BYTES).decode("utf-8", "surrogateescape").partition(" ")
+            word, _, rest = (
+                self.connection.recv(MESSAGE_BYTES)
+                .decode("utf-8", "surrogateescape")
+                .partition(" ")
+            )
         except OSError:
             word = rest = ""
         files = self.files
@@ -192,7 +215,10 @@ class OpenerConnection:
         return HostFiles(self.janitor.root, id, spool, check) if is_own else None
 
     def up(self, files: HostFiles, pid: int) -> None:
-        """The resident answers. Waits for its end or, where this host cannot see it, for that of the connection."""
+        """The resident answers.
+
+        Waits for its end or, where this host cannot see it, for that of the connection.
+        """
         pidfd = None
         if pid and files.has_directory:
             with contextlib.suppress(OSError):
@@ -228,7 +254,10 @@ def is_id(text: str) -> bool:
 
 
 def clean_up_after_opener(root: str, files: HostFiles) -> None:
-    """The opener died before `up`. A resident that it started may run, and lives until its lease is over."""
+    """The opener died before `up`.
+
+    A resident that it started may run, and lives until its lease is over.
+    """
     wait_until_unused(files.directory)
     with lock(root, files.id):
         resident = resident_in(files.directory) if files.has_directory else None
@@ -242,7 +271,9 @@ def clean_up_after_opener(root: str, files: HostFiles) -> None:
 
 
 def end_orphans(check: LivenessCheck) -> None:
-    """Runs the check after a lease, in which a request that the killed opener had sent takes effect."""
+    """Runs the check after a lease, in which a request that the killed opener had sent takes
+    effect.
+    """
     for _ in range(MOST_FAILURES):
         time.sleep(check.lease)
         if check.run():
@@ -250,7 +281,9 @@ def end_orphans(check: LivenessCheck) -> None:
 
 
 def check_later(root: str, files: HostFiles) -> None:
-    """The opener released a resident elsewhere, which ends by its lease unless it has other clients or processes."""
+    """The opener released a resident elsewhere, which ends by its lease unless it has other clients
+    or processes.
+    """
     assert files.check is not None, "it is up there"
     check_again(root, files, files.check, files.check.lease, lambda: True)
 
@@ -259,11 +292,17 @@ def check_stalled(root: str, files: HostFiles) -> None:
     """A resident does not answer. The check ends it from outside after its `unattended` time."""
     assert files.check is not None, "it came with `open`"
     is_stalled = f"{files.directory}/{STALLED}"
-    check_again(root, files, files.check, files.check.unattended, lambda: os.path.exists(is_stalled))
+    check_again(
+        root, files, files.check, files.check.unattended, lambda: os.path.exists(is_stalled)
+    )
 
 
-def check_again(root: str, files: HostFiles, check: LivenessCheck, pause: float, is_needed: Callable[[], bool]) -> None:
-    """Checks until the directory is gone, with growing pauses; gives up after too many failures in a row."""
+def check_again(
+    root: str, files: HostFiles, check: LivenessCheck, pause: float, is_needed: Callable[[], bool]
+) -> None:
+    """Checks until the directory is gone, with growing pauses; gives up after too many failures in
+    a row.
+    """
     watch_removals(root)
     failures = 0
     while is_there_after(pause + SLACK_SECONDS, files) and is_needed():
@@ -285,15 +324,19 @@ def note(root: str, files: HostFiles, text: str) -> None:
             date = time.strftime("%Y-%m-%d %H:%M")
             advice = f"`hermetic gc {files.id}` looks again, `hermetic rm {files.id}` ends it"
             record["notes"] = [*record.get("notes", ()), f"{date}, the janitor: {text}; {advice}"]
-            with open(os.open(f"{path}.janitor", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            with open(
+                os.open(f"{path}.janitor", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+            ) as file:
                 json.dump(record, file)
             os.rename(f"{path}.janitor", path)
 
 
 def watch_removals(root: str) -> None:
-    """Has the kernel send SIGIO, which is blocked and waited for, when an entry of the directory is removed.
+    """Has the kernel send SIGIO, which is blocked and waited for, when an entry of the directory is
+    removed.
 
-    Uses dnotify, since the standard library has no inotify. Without it a removal is noticed when the pause is over.
+    Uses dnotify, since the standard library has no inotify. Without it a removal is noticed when
+    the pause is over.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGIO,))
     with contextlib.suppress(OSError):
@@ -313,7 +356,9 @@ def is_there_after(seconds: float, files: HostFiles) -> bool:
 
 
 def wait_until_unused(directory: str) -> None:
-    """Waits for programs that the opener started and that still use the directory; see file_lock.hold_directory."""
+    """Waits for programs that the opener started and that still use the directory; see
+    file_lock.hold_directory.
+    """
     with contextlib.suppress(OSError):
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -333,11 +378,15 @@ def clean(root: str, files: HostFiles) -> None:
 
 
 def resident_in(directory: str) -> int | None:
-    """A pidfd of the process that listens in this directory; None where there is none that this host sees."""
+    """A pidfd of the process that listens in this directory; None where there is none that this
+    host sees.
+    """
     for path in sockets_in(directory):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as stream:
             stream.connect(path)
-            pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            pid, _, _ = struct.unpack(
+                "3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            )
             if pid > 0:  # 0: in a PID namespace that this host does not see
                 return os.pidfd_open(pid)
     return None

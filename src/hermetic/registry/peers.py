@@ -1,4 +1,6 @@
-"""The process at the other end of a Unix socket, and whether it runs inside an environment of this machine."""
+"""The process at the other end of a Unix socket, and whether it runs inside an environment of this
+machine.
+"""
 
 import os
 import socket
@@ -10,7 +12,8 @@ from hermetic.registry.host_process import comm_of, parent_of
 
 # Titles of residents and guardians, as long as the kernel keeps them.
 RESIDENTS = ("hermetic-reside", "hermetic-guardi")
-# Those from a resident or guardian upwards. A command that takes such a title has more of them above it.
+# Those from a resident or guardian upwards. A command that takes such a title has more of them
+# above it.
 _THEMSELVES = ((RESIDENTS[1],), (RESIDENTS[0],), RESIDENTS)
 TAG = b"HERMETIC_COMMAND="  # a variable of every command; its value begins with the resident's id
 
@@ -24,15 +27,17 @@ class Peer(NamedTuple):
 
 def peer_of(connection: socket.socket) -> Peer:
     """By the kernel's account, at the time of the connection."""
-    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    pid, uid, _ = struct.unpack(
+        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    )
     return Peer(pid, uid)
 
 
 def is_inside(pid: int) -> bool:
     """Whether a process belongs to an environment to which this process does not belong.
 
-    It does if a resident is among its ancestors, if it carries the tag of a command, or if it is in another PID
-    namespace. A process that has ended or cannot be examined counts as inside.
+    It does if a resident is among its ancestors, if it carries the tag of a command, or if it is in
+    another PID namespace. A process that has ended or cannot be examined counts as inside.
     """
     try:
         if pid <= 0 or os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid"):
@@ -53,7 +58,10 @@ def descends_from_resident(pid: int) -> bool:
 
 
 def is_below_resident(pid: int) -> bool:
-    """The same by its ancestors alone, which no process can hide. False for residents and guardians themselves."""
+    """The same by its ancestors alone, which no process can hide.
+
+    False for residents and guardians themselves.
+    """
     around = _residents_above(pid)
     if not around or around.keys() <= (_residents_above(os.getpid()) or {}).keys():
         return False
@@ -61,7 +69,9 @@ def is_below_resident(pid: int) -> bool:
 
 
 def _residents_above(pid: int) -> dict[int, str] | None:
-    """Residents and guardians from the process upwards, by pid, with their titles; None if the process has ended."""
+    """Residents and guardians from the process upwards, by pid, with their titles; None if the
+    process has ended.
+    """
     found = dict[int, str]()
     while pid > 0:
         if (title := comm_of(pid)) in RESIDENTS:
@@ -75,4 +85,8 @@ def _residents_above(pid: int) -> dict[int, str] | None:
 def _tags(pid: int) -> set[bytes]:
     """Ids of the residents whose tags the process was started with."""
     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return {variable.removeprefix(TAG).rpartition(b".")[0] for variable in variables if variable.startswith(TAG)}
+    return {
+        variable.removeprefix(TAG).rpartition(b".")[0]
+        for variable in variables
+        if variable.startswith(TAG)
+    }

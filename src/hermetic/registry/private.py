@@ -11,18 +11,29 @@ _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "rootfs"})
 
 
 def make_private(path: Path, setting: str) -> Path:
-    """`path` as a directory of ours, made if missing. Raises ConfigError when others own it or may write to it."""
+    """`path` as a directory of ours, made if missing.
+
+    Raises ConfigError when others own it or may write to it.
+    """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         seen = path.lstat()
     except OSError as error:
-        raise ConfigError(f"{path} cannot be made: {error.strerror}; set {setting} to a directory of yours") from error
+        raise ConfigError(
+            f"{path} cannot be made: {error.strerror}; set {setting} to a directory of yours"
+        ) from error
     if not stat.S_ISDIR(seen.st_mode):
-        raise ConfigError(f"{path} is not a directory; remove it, or set {setting}", setting=setting)
+        raise ConfigError(
+            f"{path} is not a directory; remove it, or set {setting}", setting=setting
+        )
     if seen.st_uid != os.geteuid():
-        raise ConfigError(f"{path} belongs to another user (uid {seen.st_uid}); set {setting}", setting=setting)
+        raise ConfigError(
+            f"{path} belongs to another user (uid {seen.st_uid}); set {setting}", setting=setting
+        )
     if seen.st_mode & 0o022:
-        raise ConfigError(f"others may write to {path}; run: chmod 700 {path}, or set {setting}", setting=setting)
+        raise ConfigError(
+            f"others may write to {path}; run: chmod 700 {path}, or set {setting}", setting=setting
+        )
     return path
 
 

@@ -58,13 +58,16 @@ def runtime_root() -> Path:
     root = runtime_path()
     if len(os.fsencode(root)) > LONGEST_ROOT:
         raise ConfigError(
-            f"{root} is too long for the path of a socket; set {SETTING} to a shorter one", setting=SETTING
+            f"{root} is too long for the path of a socket; set {SETTING} to a shorter one",
+            setting=SETTING,
         )
     return make_private(root, SETTING)
 
 
 def check_own(record: EnvironmentRecord, name: str, is_own: bool) -> None:
-    """Raises Unreachable for a name in a record that was not made for it, so that nothing else is removed."""
+    """Raises Unreachable for a name in a record that was not made for it, so that nothing else is
+    removed.
+    """
     if not is_own:
         message = f"the record of {record.id} names {name!r}, which was not made for it; nothing was removed there"
         raise Unreachable(message, environment=record.id, state="damaged")
@@ -76,7 +79,10 @@ def is_own_directory(record: EnvironmentRecord, path: str) -> bool:
 
 
 class DamagedRecord(Unreachable):
-    """A record cannot be read, or names files of others. The environment may live; its token is unknown."""
+    """A record cannot be read, or names files of others.
+
+    The environment may live; its token is unknown.
+    """
 
     def __init__(self, path: Path, why: str) -> None:
         id = path.parent.name
@@ -98,7 +104,10 @@ class Records:
         return self.of_task(task_or_id) or (self.read(task_or_id) if is_id(task_or_id) else None)
 
     def of_task(self, task: str) -> EnvironmentRecord | None:
-        """The environment of a task: made for it, or made ahead and given to it later. Raises as `read` does."""
+        """The environment of a task: made for it, or made ahead and given to it later.
+
+        Raises as `read` does.
+        """
         if record := self.read(id_for_task(task)):
             return record
         return next((record for record in self._usable("e-") if record.task == task), None)
@@ -117,7 +126,9 @@ class Records:
         return record
 
     def _fault(self, record: EnvironmentRecord, id: str) -> str | None:
-        """The first path of a record that was not made for it, described; only own paths are removed."""
+        """The first path of a record that was not made for it, described; only own paths are
+        removed.
+        """
         if record.id != id:
             return f"it names the id {record.id!r}"
         own = f"{self.root}/{id}"
@@ -132,7 +143,9 @@ class Records:
         return None
 
     def all(self) -> list[EnvironmentRecord]:
-        """Every record that can be used, oldest first; whether its resident lives is not known from it."""
+        """Every record that can be used, oldest first; whether its resident lives is not known from
+        it.
+        """
         return sorted(self._usable(), key=lambda record: record.created)
 
     def _usable(self, start: str = "") -> Iterator[EnvironmentRecord]:
@@ -153,7 +166,9 @@ class Records:
         return found
 
     def set_stalled(self, id: str, is_stalled: bool) -> None:
-        """Remembers since when an environment does not answer, for the next caller; or that it answers again."""
+        """Remembers since when an environment does not answer, for the next caller; or that it
+        answers again.
+        """
         path = f"{self.root}/{id}/{STALLED}"
         with contextlib.suppress(OSError):  # the directory goes with the environment
             if is_stalled:
@@ -164,7 +179,9 @@ class Records:
                 os.unlink(path)
 
     def stalled_since(self, id: str) -> float | None:
-        """When the environment was first seen stalled, in seconds since 1970; None while it answers."""
+        """When the environment was first seen stalled, in seconds since 1970; None while it
+        answers.
+        """
         try:
             return (self.root / id / STALLED).stat().st_mtime
         except OSError:

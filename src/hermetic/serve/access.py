@@ -1,8 +1,10 @@
-"""Who is let in: exact Host and Origin, the cookie of a login, bearer tokens, tickets for WebSockets, rates.
+"""Who is let in: exact Host and Origin, the cookie of a login, bearer tokens, tickets for
+WebSockets, rates.
 
-A page of another site, another port of this machine and a name that was rebound to this address are refused by Host
-and Origin; a browser sends both and a page cannot change them. A cookie is sent to every port of a host, so it alone
-lets a request in only together with the Origin of this server. Programs send a bearer token and no cookie.
+A page of another site, another port of this machine and a name that was rebound to this address are
+refused by Host and Origin; a browser sends both and a page cannot change them. A cookie is sent to
+every port of a host, so it alone lets a request in only together with the Origin of this server.
+Programs send a bearer token and no cookie.
 """
 
 import secrets
@@ -28,10 +30,19 @@ CHANGES = (100, 20)
 
 
 class Access:
-    """The access control of one server. `hosts` are the names and addresses, with port, that it answers to."""
+    """The access control of one server.
+
+    `hosts` are the names and addresses, with port, that it answers to.
+    """
 
     def __init__(
-        self, store: TokenStore, *, scheme: str, hosts: tuple[str, ...], port: int, password: Password | None = None
+        self,
+        store: TokenStore,
+        *,
+        scheme: str,
+        hosts: tuple[str, ...],
+        port: int,
+        password: Password | None = None,
     ) -> None:
         self.store = store
         self.scheme = scheme
@@ -70,38 +81,61 @@ class Access:
         return host
 
     def check_origin(self, headers: Mapping[str, str], *, is_required: bool) -> bool:
-        """True when the request comes from our page. Raises Refused for another page, or without proof if required."""
+        """True when the request comes from our page.
+
+        Raises Refused for another page, or without proof if required.
+        """
         expected = f"{self.scheme}://{self.check_host(headers)}"
         origin = headers.get("origin")
         if origin is not None:
             if origin != expected:
-                raise Refused(403, "foreign_origin", "Another page sent this request.", f"Open {self.url}")
+                raise Refused(
+                    403, "foreign_origin", "Another page sent this request.", f"Open {self.url}"
+                )
             return True
         if is_required:
-            raise Refused(403, "missing_origin", "The request does not say which page it comes from.", "Use a token.")
+            raise Refused(
+                403,
+                "missing_origin",
+                "The request does not say which page it comes from.",
+                "Use a token.",
+            )
         site, referer = headers.get("sec-fetch-site"), headers.get("referer", "")
         if site is not None:
             return site in ("same-origin", "none")
         return referer.startswith(f"{expected}/")
 
-    def authenticate(self, headers: Mapping[str, str], method: str, cookies: Mapping[str, str], peer: str) -> Token:
+    def authenticate(
+        self, headers: Mapping[str, str], method: str, cookies: Mapping[str, str], peer: str
+    ) -> Token:
         """The token of a request: of the bearer header, else of the cookie. Raises Refused."""
         bearer = _bearer(headers)
         if bearer is not None:
             self.check_origin(headers, is_required=False)
             if token := self.store.find(bearer, "bearer"):
                 return token
-            raise self._failed(peer, "wrong_token", "The token is wrong, has expired or was revoked.")
+            raise self._failed(
+                peer, "wrong_token", "The token is wrong, has expired or was revoked."
+            )
         secret = cookies.get(self.cookie)
-        is_ours = self.check_origin(headers, is_required=secret is not None and method not in SAFE_METHODS)
+        is_ours = self.check_origin(
+            headers, is_required=secret is not None and method not in SAFE_METHODS
+        )
         if secret is None:
             advice = "Open the URL that `hermetic serve` printed, or send a token."
             raise Refused(401, "no_login", "You are not logged in.", advice)
         if not is_ours:
-            raise Refused(403, "missing_origin", "The request does not say which page it comes from.", "Use a token.")
+            raise Refused(
+                403,
+                "missing_origin",
+                "The request does not say which page it comes from.",
+                "Use a token.",
+            )
         if token := self.store.find(secret, "session"):
             return token
-        raise self._failed(peer, "login_over", "The login is over.", "Open a new URL: hermetic serve url")
+        raise self._failed(
+            peer, "login_over", "The login is over.", "Open a new URL: hermetic serve url"
+        )
 
     def check_rate(self, token: Token, method: str) -> None:
         """Counts a request. Raises Refused."""
@@ -110,7 +144,9 @@ class Access:
             raise too_many(seconds)
 
     def log_in(self, token: str | None, password: str | None, peer: str) -> tuple[str, Grant]:
-        """A new session for a one-time token, a share's token or the password: its secret and grant. Raises Refused."""
+        """A new session for a one-time token, a share's token or the password: its secret and
+        grant. Raises Refused.
+        """
         if token is not None:
             if found := self.store.take(token, "login"):
                 return self._session(found.grant.name, found.grant.scopes, SESSION_SECONDS)
@@ -122,7 +158,12 @@ class Access:
             if self.password.fits(password):
                 return self._session("you", ("admin",), SESSION_SECONDS)
         advice = "A start URL works once, for ten minutes. For another one run: hermetic serve url"
-        raise self._failed(peer, "wrong_token", "The token or password is wrong, has been used or has expired.", advice)
+        raise self._failed(
+            peer,
+            "wrong_token",
+            "The token or password is wrong, has been used or has expired.",
+            advice,
+        )
 
     def ticket(self, token: Token) -> str:
         """A single-use ticket with which a WebSocket takes over the token's grant."""
@@ -130,7 +171,10 @@ class Access:
         self._tickets = {text: kept for text, kept in self._tickets.items() if kept[1] > now}
         holder = token.grant.source or token.key
         if (
-            sum(other.grant.source == holder or other.key == holder for other, _ in self._tickets.values())
+            sum(
+                other.grant.source == holder or other.key == holder
+                for other, _ in self._tickets.values()
+            )
             >= MOST_TICKETS
         ):
             raise too_many(TICKET_SECONDS)
@@ -144,14 +188,19 @@ class Access:
         return token if expires > time.monotonic() else None
 
     def check_upgrade(self, headers: Mapping[str, str], peer: str) -> None:
-        """A WebSocket may be opened by our page, or by a program with a bearer token. Raises Refused."""
+        """A WebSocket may be opened by our page, or by a program with a bearer token.
+
+        Raises Refused.
+        """
         self.check_host(headers)
         if _bearer(headers) is not None:
             self.authenticate(headers, "GET", {}, peer)
         else:
             self.check_origin(headers, is_required=True)
 
-    def _session(self, name: str, scopes: tuple[Scope, ...], seconds: float, *, source: str = "") -> tuple[str, Grant]:
+    def _session(
+        self, name: str, scopes: tuple[Scope, ...], seconds: float, *, source: str = ""
+    ) -> tuple[str, Grant]:
         grant = _grant("session", name, scopes, seconds, source=source)
         return self.store.create(grant), grant
 
@@ -160,7 +209,10 @@ class Access:
             raise too_many(1 / FAILED_LOGINS[1])
 
     def _failed(self, peer: str, code: str, message: str, advice: str = "") -> Refused:
-        """Counts a wrong secret. A right one is let in all the same: all programs of this machine have one address."""
+        """Counts a wrong secret.
+
+        A right one is let in all the same: all programs of this machine have one address.
+        """
         if seconds := self._failures.take(peer):
             return too_many(seconds)
         return Refused(401, code, message, advice or "Make a new one: hermetic serve token")
@@ -169,11 +221,15 @@ class Access:
 def too_many(seconds: float) -> Refused:
     """The refusal of a caller that sends too much."""
     wait = str(max(1, round(min(seconds, 3600))))
-    return Refused(429, "too_many", "Too many requests.", f"Wait {wait} s.", headers={"Retry-After": wait})
+    return Refused(
+        429, "too_many", "Too many requests.", f"Wait {wait} s.", headers={"Retry-After": wait}
+    )
 
 
 def start_url(store: TokenStore, url: str) -> str:
-    """A page's URL with a new one-time token in its fragment, which browsers do not send to any server."""
+    """A page's URL with a new one-time token in its fragment, which browsers do not send to any
+    server.
+    """
     return f"{url}#token={store.create(_grant('login', 'you', ('admin',), START_TOKEN_SECONDS))}"
 
 
@@ -182,10 +238,19 @@ def bearer_grant(name: str, scopes: tuple[Scope, ...], seconds: float) -> Grant:
     return _grant("bearer", name, scopes, seconds)
 
 
-def _grant(use: str, name: str, scopes: tuple[Scope, ...], seconds: float, *, source: str = "") -> Grant:
+def _grant(
+    use: str, name: str, scopes: tuple[Scope, ...], seconds: float, *, source: str = ""
+) -> Grant:
     now = time.time()
     assert set(scopes) <= set(SCOPES)
-    return Grant(use=use, name=name, scopes=scopes, created=now, expires=now + seconds, source=source)  # type: ignore[arg-type]
+    return Grant(
+        use=use,  # type: ignore[arg-type]
+        name=name,
+        scopes=scopes,
+        created=now,
+        expires=now + seconds,
+        source=source,
+    )
 
 
 def _bearer(headers: Mapping[str, str]) -> str | None:

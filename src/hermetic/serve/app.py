@@ -1,4 +1,6 @@
-"""The ASGI application: the table of routes, the security headers, and the checks that every request passes."""
+"""The ASGI application: the table of routes, the security headers, and the checks that every
+request passes.
+"""
 
 import asyncio
 import contextlib
@@ -60,7 +62,9 @@ RESOURCES: tuple[Resource, ...] = (
 
 # WebSockets by path. The handler accepts the connection; Host and Origin were checked before.
 # It gets the token of a ticket from `redeem`; the connection ends when the token does.
-SOCKETS: Mapping[str, Callable[[Console, WebSocket, tab.Redeem], Awaitable[None]]] = {f"{PREFIX}/tab": tab.serve_tab}
+SOCKETS: Mapping[str, Callable[[Console, WebSocket, tab.Redeem], Awaitable[None]]] = {
+    f"{PREFIX}/tab": tab.serve_tab
+}
 
 LOGIN_CHECK_SECONDS = 2.0  # between two checks of an open WebSocket's token
 LOGIN_OVER = 4401  # close code
@@ -80,8 +84,13 @@ SECURITY_HEADERS = {
 }
 
 
-def make_app(console: Console, clients: ClientOptions, guard: Guarding = lambda environment: None) -> ASGIApp:
-    """The application of one console, which its lifespan starts and ends. `guard` puts rules before environments."""
+def make_app(
+    console: Console, clients: ClientOptions, guard: Guarding = lambda environment: None
+) -> ASGIApp:
+    """The application of one console, which its lifespan starts and ends.
+
+    `guard` puts rules before environments.
+    """
     mcp, e2b = McpDoor(console, clients), E2bDoor(console, clients, guard)
     by_path: defaultdict[str, list[Resource]] = defaultdict(list)
     for resource in (*RESOURCES, OPENAPI):
@@ -95,7 +104,9 @@ def make_app(console: Console, clients: ClientOptions, guard: Guarding = lambda 
         if request.url.path.startswith("/api/"):
             raise _no_such_path()
         if not is_page_path(request.url.path) or request.url.path.startswith("/.well-known/"):
-            raise Refused(404, "bad_path", "The page has no such path.", f"Open {console.access.url}")
+            raise Refused(
+                404, "bad_path", "The page has no such path.", f"Open {console.access.url}"
+            )
         return await page(request)
 
     async def refuse_method(request: Request, error: Exception) -> Response:
@@ -106,7 +117,8 @@ def make_app(console: Console, clients: ClientOptions, guard: Guarding = lambda 
         allowed = dict(error.headers or {})
         advice = f"Use {allowed.get('Allow', 'GET')}."
         return await answer_refusal(
-            request, Refused(405, "wrong_method", "This path has no such method.", advice, headers=allowed)
+            request,
+            Refused(405, "wrong_method", "This path has no such method.", advice, headers=allowed),
         )
 
     async def answer_refusal(request: Request, error: Exception) -> Response:
@@ -121,7 +133,9 @@ def make_app(console: Console, clients: ClientOptions, guard: Guarding = lambda 
             yield
 
     handlers = {HTTPException: refuse_method, Refused: answer_refusal}
-    return Checked(console, Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers))
+    return Checked(
+        console, Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    )
 
 
 def _no_such_path() -> Refused:
@@ -141,7 +155,9 @@ def _socket(
     async def endpoint(websocket: WebSocket) -> None:
         try:
             console.access.check_upgrade(websocket.headers, peer_of(websocket.client))
-            await console.peers.check_outside(websocket.scope.get("client"), websocket.scope.get("server"))
+            await console.peers.check_outside(
+                websocket.scope.get("client"), websocket.scope.get("server")
+            )
         except Refused as refusal:
             refuse(console, refusal, "WebSocket", websocket.url.path, peer_of(websocket.client))
             await websocket.close()  # before it is accepted: the client gets 403
@@ -171,7 +187,9 @@ async def _end_with_login(console: Console, websocket: WebSocket, tokens: list[T
 
 
 class Checked:
-    """Checks the Host of every request before anything else, and adds the security headers to every answer."""
+    """Checks the Host of every request before anything else, and adds the security headers to every
+    answer.
+    """
 
     def __init__(self, console: Console, app: ASGIApp) -> None:
         self._console = console
@@ -189,7 +207,9 @@ class Checked:
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-store")
-                self._console.metrics.requests[_known_method(scope["method"]), message["status"]] += 1
+                self._console.metrics.requests[
+                    _known_method(scope["method"]), message["status"]
+                ] += 1
             await send(message)
 
         try:

@@ -11,7 +11,10 @@ NAME = "the console"
 
 
 class Approvals:
-    """What agents ask, as events for open tabs. While a tab is open whose person may answer, agents can ask."""
+    """What agents ask, as events for open tabs.
+
+    While a tab is open whose person may answer, agents can ask.
+    """
 
     def __init__(self, hub: Hub) -> None:
         self.watch = ApprovalWatch(NAME)
@@ -41,7 +44,8 @@ class Approvals:
                 self._hub.publish(event_of(change))
 
     def _audience_changed(self) -> None:
-        before = self._attending.pop_all()  # ends after the new one has begun: an agent that asks sees no gap
+        # ends after the new one has begun: an agent that asks sees no gap
+        before = self._attending.pop_all()
         if self._hub.is_answering:
             self._attending.enter_context(self.watch.attend())
         before.close()
@@ -50,5 +54,14 @@ class Approvals:
 def event_of(change: Change) -> Event:
     """The event that tabs get."""
     settled = change.settled
-    outcome = None if settled is None else {"answer": settled.answer, "by": settled.by, "reason": settled.reason}
-    return {"event": "approval", "change": change.change, "approval": change.request, "answered": outcome}
+    outcome = (
+        None
+        if settled is None
+        else {"answer": settled.answer, "by": settled.by, "reason": settled.reason}
+    )
+    return {
+        "event": "approval",
+        "change": change.change,
+        "approval": change.request,
+        "answered": outcome,
+    }

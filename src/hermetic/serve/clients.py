@@ -1,4 +1,6 @@
-"""Programs that connect to the server and get environments of their own: which kind, with which options."""
+"""Programs that connect to the server and get environments of their own: which kind, with which
+options.
+"""
 
 import os
 from collections.abc import Mapping

@@ -17,7 +17,13 @@ from hermetic.serve.terminals import TerminalLimits, Terminals
 class Console:
     """The parts of one server. `async with` starts them and ends them in reverse order."""
 
-    def __init__(self, access: Access, records: Records, guard: Guarding, limits: TerminalLimits | None = None) -> None:
+    def __init__(
+        self,
+        access: Access,
+        records: Records,
+        guard: Guarding,
+        limits: TerminalLimits | None = None,
+    ) -> None:
         self.access = access
         self.hub = Hub()
         self.environments = Environments(records, self.hub, guard)

@@ -1,4 +1,7 @@
-"""A viewer of a process: output within a window, and who types. The resident decides whose input is taken."""
+"""A viewer of a process: output within a window, and who types.
+
+The resident decides whose input is taken.
+"""
 
 import asyncio
 import contextlib
@@ -45,8 +48,15 @@ class Person(msgspec.Struct, frozen=True):
 class Channel:
     """One process in one tab."""
 
-    def __init__(self, number: int, out: Outgoing, person: Person, environment: str, terminal: Terminal) -> None:
-        self.number, self.person, self.environment, self.terminal = number, person, environment, terminal
+    def __init__(
+        self, number: int, out: Outgoing, person: Person, environment: str, terminal: Terminal
+    ) -> None:
+        self.number, self.person, self.environment, self.terminal = (
+            number,
+            person,
+            environment,
+            terminal,
+        )
         self.when_closed: list[Callable[[], object]] = []
         self._out = out
         self._view: View | None = None
@@ -87,9 +97,18 @@ class Channel:
         info, number = self.info, self.number
         end = max(info.out, start)
         self._out.event(
-            "attached", channel=number, environment=self.environment, process=info.id, rows=info.rows, cols=info.cols,
-            pty=info.pty, driver=self._driver(info), start=start, end=end, live=info.ending is None,
-        )  # fmt: skip
+            "attached",
+            channel=number,
+            environment=self.environment,
+            process=info.id,
+            rows=info.rows,
+            cols=info.cols,
+            pty=info.pty,
+            driver=self._driver(info),
+            start=start,
+            end=end,
+            live=info.ending is None,
+        )
         self._position = self._written = self._parsed = start
         self._replay_end = end
         self._out.frame(frames.REPLAY_BEGIN, number, start, prelude)
@@ -97,7 +116,9 @@ class Channel:
             self._end_replay()
         self._out.channels += 1
         self._allowed = start + min(WINDOW, self._out.share)
-        self._view = self.terminal.view(self._came, offset=start, until=self._allowed, pace=info.personal)
+        self._view = self.terminal.view(
+            self._came, offset=start, until=self._allowed, pace=info.personal
+        )
         self.run(self._follow(self._view))
 
     def _came(self, start: int, data: bytes) -> None:
@@ -132,10 +153,13 @@ class Channel:
         self._allow_more()
 
     def _allow_more(self) -> None:
-        """Allows more output: a window beyond what is parsed, and a share of the tab's space beyond what is written."""
+        """Allows more output: a window beyond what is parsed, and a share of the tab's space beyond
+        what is written.
+        """
         share = min(WINDOW, self._out.share)
         until = min(self._parsed + WINDOW, self._written + share)
-        if until - self._allowed >= share // 4 and self._view is not None:  # a key needs no credit of its own
+        # a key needs no credit of its own
+        if until - self._allowed >= share // 4 and self._view is not None:
             self._allowed = until
             self._view.allow(until)
 
@@ -145,15 +169,26 @@ class Channel:
             ending = await view.ended()
             await self.terminal.status()
         except ExecutionError as error:
-            self._out.event("error", channel=self.number, code="lost", message=str(error), advice="reload the lists")
+            self._out.event(
+                "error",
+                channel=self.number,
+                code="lost",
+                message=str(error),
+                advice="reload the lists",
+            )
             self._out.event("detached", channel=self.number)
         else:
             if self._replay_end is not None:  # output that fell out of the log
                 self._end_replay()
             self._out.event(
-                "ended", channel=self.number, ending=ending, exit_code=ending and ending.exit_code,
-                text=str(ending), left=self.info.left, cleared=self.info.cleared,
-            )  # fmt: skip
+                "ended",
+                channel=self.number,
+                ending=ending,
+                exit_code=ending and ending.exit_code,
+                text=str(ending),
+                left=self.info.left,
+                cleared=self.info.cleared,
+            )
         self._tasks.discard(asyncio.current_task())
         self.close()
 
@@ -162,10 +197,18 @@ class Channel:
         """Another person drives the process, or none, or its terminal has another size."""
         self.terminal.learn(info)
         note = info.handed.note if info.handed is not None and info.driver is None else ""
-        self._out.publish({
-            "event": "control", "channel": self.number, "environment": self.environment, "process": info.id,
-            "driver": self._driver(info), "note": note, "rows": info.rows, "cols": info.cols,
-        })  # fmt: skip
+        self._out.publish(
+            {
+                "event": "control",
+                "channel": self.number,
+                "environment": self.environment,
+                "process": info.id,
+                "driver": self._driver(info),
+                "note": note,
+                "rows": info.rows,
+                "cols": info.cols,
+            }
+        )
 
     def _driver(self, info: ProcessInfo) -> dict[str, object] | None:
         if info.driver is None:
@@ -179,7 +222,10 @@ class Channel:
         return info.personal and is_free and info.input == "open" and self.person.can_drive
 
     async def take(self) -> None:
-        """The person takes the keyboard, also from another person. Raises NotPermitted, ExecutionError."""
+        """The person takes the keyboard, also from another person.
+
+        Raises NotPermitted, ExecutionError.
+        """
         if not self.person.can_drive:
             raise self._forbidden("take over a terminal")
         if not self.terminal.is_driving:
@@ -222,10 +268,17 @@ class Channel:
             _log.warning("refused input of %s, who may only view", self.person.name)
             self._refused(self._forbidden("type"))
         elif not self.terminal.is_driving and self._taking is None and not self._begin_taking():
-            self._refused(Driven("you do not drive this terminal; take it over first", process_id=self.terminal.id))
+            self._refused(
+                Driven(
+                    "you do not drive this terminal; take it over first",
+                    process_id=self.terminal.id,
+                )
+            )
         elif self._pending_bytes + len(data) > QUEUED_INPUT:
             message = "the process does not read its input, and too much waits for it: this part was dropped"
-            self._out.publish({"event": "error", "channel": self.number, "code": "input_full", "message": message})
+            self._out.publish(
+                {"event": "error", "channel": self.number, "code": "input_full", "message": message}
+            )
         else:
             self._pending.append((id, data))
             self._pending_bytes += len(data)
@@ -265,7 +318,9 @@ class Channel:
                 continue
             answer.add_done_callback(partial(self._answered, id))
 
-    def _answered(self, id: int | None, answer: "asyncio.Future[tuple[answers.Done, bytes]]") -> None:
+    def _answered(
+        self, id: int | None, answer: "asyncio.Future[tuple[answers.Done, bytes]]"
+    ) -> None:
         if answer.cancelled():
             self._in_flight -= 1
         else:
@@ -286,15 +341,30 @@ class Channel:
         self._pending_bytes = 0
 
     def _refused(self, error: BaseException) -> None:
-        """Reports input that was not typed. What waits behind it is dropped: half a paste must not run."""
+        """Reports input that was not typed.
+
+        What waits behind it is dropped: half a paste must not run.
+        """
         self._drop_input()
         code = "not_driving" if isinstance(error, Driven) else "refused"
-        code = "forbidden" if isinstance(error, NotPermitted) and not self.person.can_drive else code
+        code = (
+            "forbidden" if isinstance(error, NotPermitted) and not self.person.can_drive else code
+        )
         code = "input_closed" if isinstance(error, InputClosed) else code
-        self._out.publish({"event": "error", "channel": self.number, "code": code, "message": str(error), "advice": ""})
+        self._out.publish(
+            {
+                "event": "error",
+                "channel": self.number,
+                "code": code,
+                "message": str(error),
+                "advice": "",
+            }
+        )
 
     def _forbidden(self, what: str) -> NotPermitted:
-        return NotPermitted(f"this link may only view: to {what}, open the console with the scope drive", by="scope")
+        return NotPermitted(
+            f"this link may only view: to {what}, open the console with the scope drive", by="scope"
+        )
 
     # -- end
     def run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":

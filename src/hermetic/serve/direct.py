@@ -1,7 +1,8 @@
-"""WebSockets without queues: messages go from the socket's callback to their receiver, answers straight to the socket.
+"""WebSockets without queues: messages go from the socket's callback to their receiver, answers
+straight to the socket.
 
-uvicorn passes each message through a queue to a task, and pauses and resumes the transport meanwhile. For a key and its
-echo that would be more work than all the rest.
+uvicorn passes each message through a queue to a task, and pauses and resumes the transport
+meanwhile. For a key and its echo that would be more work than all the rest.
 """
 
 import logging
@@ -69,8 +70,12 @@ class DirectProtocol(WebSocketsSansIOProtocol):
         if self._when_writable is not None:
             self._when_writable()
 
-    def listen(self, take: Callable[[str | bytes], None], when_writable: Callable[[], None]) -> None:
-        """From now on `take` gets every message, and `when_writable` is called when the client reads again."""
+    def listen(
+        self, take: Callable[[str | bytes], None], when_writable: Callable[[], None]
+    ) -> None:
+        """From now on `take` gets every message, and `when_writable` is called when the client
+        reads again.
+        """
         self._receiver, self._when_writable = take, when_writable
         waiting = [self.queue.get_nowait() for _ in range(self.queue.qsize())]
         for message in waiting:

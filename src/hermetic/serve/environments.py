@@ -1,7 +1,8 @@
 """The environments of this user: attached to as they appear, watched until they are gone.
 
-Every living environment has one link that only observes: it prolongs no lease. Starts and ends of processes come over
-it as events. Records that come and go are reported by the kernel; each list request looks as well.
+Every living environment has one link that only observes: it prolongs no lease. Starts and ends of
+processes come over it as events. Records that come and go are reported by the kernel; each list
+request looks as well.
 """
 
 import asyncio
@@ -21,20 +22,28 @@ from hermetic.registry.holds import held
 from hermetic.registry.records import RECORD, Records, is_id
 from hermetic.serve.events import Event, Hub
 from hermetic.serve.refusals import Refused
-from hermetic.serve.views import EnvironmentView, ProcessView, environment_fields, is_ours, process_view
+from hermetic.serve.views import (
+    EnvironmentView,
+    ProcessView,
+    environment_fields,
+    is_ours,
+    process_view,
+)
 from hermetic.serve.workspace import Snapshot, is_repository, root_of, take_snapshot
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import detach
 from hermetic.session.process import Process
 from hermetic.session.usage import usage_of
 
-SETTLE_SECONDS = 0.05  # between a change of the records and the look at them: a record comes in several steps
+# between a change of the records and the look at them: a record comes in several steps
+SETTLE_SECONDS = 0.05
 ATTACH_SECONDS = 2.0  # that a list waits for environments that do not answer
 ANSWER_SECONDS = 3.0  # that a list waits for the answer of an attached one
 STALLED_SECONDS = 0.3  # that it waits for one that did not answer before
 FIRST_RETRY_SECONDS = 0.5  # before a failed attempt to attach is repeated; doubled each time
 RETRY_SECONDS = 10.0  # longest pause between two attempts
-YOUNG_SECONDS = 60.0  # age up to which the workspace of an environment is taken for that of its opening
+# age up to which the workspace of an environment is taken for that of its opening
+YOUNG_SECONDS = 60.0
 SNAPSHOT_SECONDS = 20.0
 STATS_SECONDS = 2.0  # between two samples while somebody watches
 
@@ -98,12 +107,17 @@ class Found(NamedTuple):
 class Environments:
     """Every environment of this user on this host. Use it in `async with`."""
 
-    def __init__(self, records: Records, hub: Hub, guard: Guarding = lambda environment: None) -> None:
-        """`guard` is called with every environment that was attached to; it may put rules before it."""
+    def __init__(
+        self, records: Records, hub: Hub, guard: Guarding = lambda environment: None
+    ) -> None:
+        """`guard` is called with every environment that was attached to; it may put rules before
+        it.
+        """
         self._guard = guard
         self.records = records
         self.hub = hub
-        self.annotations: list[Annotate] = []  # what others know of a process: its driver, its recording
+        # what others know of a process: its driver, its recording
+        self.annotations: list[Annotate] = []
         self.when_attached: Callable[[Environment], Awaitable[object]] | None = None
         self._known: dict[str, Watched] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -131,11 +145,15 @@ class Environments:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(detach(known.environment) for known in self._known.values() if known.environment))
+        await asyncio.gather(
+            *(detach(known.environment) for known in self._known.values() if known.environment)
+        )
         self._known.clear()
 
     def refresh(self) -> None:
-        """Looks at the records: attaches to new ones in the background, forgets those that are gone."""
+        """Looks at the records: attaches to new ones in the background, forgets those that are
+        gone.
+        """
         records = {record.id: record for record in self.records.all()}
         for id, known in list(self._known.items()):
             if id not in records or records[id].resident != known.record.resident:
@@ -149,10 +167,16 @@ class Environments:
             if known.record.task != record.task:  # made ahead, and given to a task since
                 known.record = record
                 self._publish_change(known, "changed")
-            elif known.environment is None and known.task is None and time.monotonic() >= known.retry:
+            elif (
+                known.environment is None and known.task is None and time.monotonic() >= known.retry
+            ):
                 self._attach_soon(known)
         if self._watch is not None:
-            self._watch.watch(self.records.root, *(self.records.root / id for id in records), *self._half_made(records))
+            self._watch.watch(
+                self.records.root,
+                *(self.records.root / id for id in records),
+                *self._half_made(records),
+            )
 
     async def all(self) -> list[Watched]:
         """Every recorded environment, oldest first; new ones are attached to, or have a problem."""
@@ -171,7 +195,12 @@ class Environments:
             await self.all()
             known = self._known.get(id)
         if known is None:
-            raise Refused(404, "unknown_environment", f"No environment {id} is known here.", "List them again.")
+            raise Refused(
+                404,
+                "unknown_environment",
+                f"No environment {id} is known here.",
+                "List them again.",
+            )
         return known
 
     async def attached(self, id: str) -> Environment:
@@ -196,7 +225,8 @@ class Environments:
         return [info for info in found if not is_ours(info)]
 
     async def everything(self, id: str | None = None) -> tuple[list[Found], tuple[str, ...]]:
-        """Every process that is running or kept, oldest first in each environment, and ids of what does not answer.
+        """Every process that is running or kept, oldest first in each environment, and ids of what
+        does not answer.
 
         Raises Refused where there is no environment `id`; None asks all of them at once.
         """
@@ -244,16 +274,27 @@ class Environments:
         """The fields of its view."""
         fields = environment_fields(known.record)
         info = await self.info(known)
-        fields |= {"state": known.state, "problem": known.problem, "held": held(known.id) is not None}
+        fields |= {
+            "state": known.state,
+            "problem": known.problem,
+            "held": held(known.id) is not None,
+        }
         if info is None or known.environment is None:
             return fields
         usage = await self.usage(known)
         used = {} if usage is None else {"cpu_seconds": usage.cpu, "memory_bytes": usage.memory}
         return {
-            **fields, **used, "uptime": info.uptime, "rss": info.rss, "clients": info.clients,
-            "processes": info.processes, "sessions": info.sessions, "lease": info.lease,
-            "notes": (*known.record.notes, *info.weak), "isolation": known.environment.isolation,
-        }  # fmt: skip
+            **fields,
+            **used,
+            "uptime": info.uptime,
+            "rss": info.rss,
+            "clients": info.clients,
+            "processes": info.processes,
+            "sessions": info.sessions,
+            "lease": info.lease,
+            "notes": (*known.record.notes, *info.weak),
+            "isolation": known.environment.isolation,
+        }
 
     async def info(self, known: Watched) -> EnvironmentInfo | None:
         """What its resident reports; None where it does not answer, which its state then says."""
@@ -274,13 +315,17 @@ class Environments:
         return None
 
     def _mark(self, known: Watched, state: str, problem: str = "") -> None:
-        """Notes whether an attached environment answers; a change is published, so that lists are read again."""
+        """Notes whether an attached environment answers; a change is published, so that lists are
+        read again.
+        """
         before, known.state, known.problem = known.state, state, problem
         if state != before and self._known.get(known.id) is known:
             self._publish_change(known, "changed")
 
     async def usage(self, known: Watched) -> answers.Usage | None:
-        """CPU time and memory of everything in it; None where it does not answer, or its resident is older."""
+        """CPU time and memory of everything in it; None where it does not answer, or its resident
+        is older.
+        """
         if known.environment is None:
             return None
         try:
@@ -311,7 +356,10 @@ class Environments:
             known.environment = environment
             await self._pass_events(known, environment)
         except ExecutionError as error:
-            known.retry, known.pause = time.monotonic() + known.pause, min(2 * known.pause, RETRY_SECONDS)
+            known.retry, known.pause = (
+                time.monotonic() + known.pause,
+                min(2 * known.pause, RETRY_SECONDS),
+            )
             state = error.state if isinstance(error, Unreachable) else "gone"
             before, known.state, known.problem = known.state, state, str(error)
             if state != before:
@@ -321,7 +369,9 @@ class Environments:
             self._settled.set()
 
     def _attached(self, known: Watched, environment: Environment) -> None:
-        """Shows an environment whose events are followed: nothing that it does is missed from here on."""
+        """Shows an environment whose events are followed: nothing that it does is missed from here
+        on.
+        """
         known.state, known.problem = "alive", ""
         self._settled.set()
         self._publish_change(known, "appeared")
@@ -340,8 +390,13 @@ class Environments:
             async with asyncio.timeout(SNAPSHOT_SECONDS):
                 await self.snapshot(known, environment, await root_of(environment))
 
-    async def snapshot(self, known: Watched, environment: Environment, root: str) -> Snapshot | None:
-        """The first snapshot of a workspace, taken now if there is none. None in a git repository."""
+    async def snapshot(
+        self, known: Watched, environment: Environment, root: str
+    ) -> Snapshot | None:
+        """The first snapshot of a workspace, taken now if there is none.
+
+        None in a git repository.
+        """
         if known.snapshot is None and not await is_repository(environment, root):
             known.snapshot = await take_snapshot(environment, root, time.time())
         return known.snapshot
@@ -357,7 +412,11 @@ class Environments:
                         self.hub.publish(control_event(known.id, event.process))
                     elif not is_ours(event.process):
                         process = self.view_process(known, event.process)
-                        change = {"change": event.event, "environment": known.id, "process": process}
+                        change = {
+                            "change": event.event,
+                            "environment": known.id,
+                            "process": process,
+                        }
                         self.hub.publish({"event": "process", **change})
         except EnvironmentUnavailable as error:
             _log.info("environment %s is gone: %s", known.id, type(error).__name__)
@@ -401,7 +460,11 @@ class Environments:
 
     def _half_made(self, records: Mapping[str, EnvironmentRecord]) -> Iterable[Any]:
         """Directories whose record has not been written yet."""
-        return [path for path in self.records.root.glob("[te]-*") if path.name not in records and path.is_dir()]
+        return [
+            path
+            for path in self.records.root.glob("[te]-*")
+            if path.name not in records and path.is_dir()
+        ]
 
     # -- samples
     def _audience_changed(self) -> None:
@@ -412,11 +475,15 @@ class Environments:
             self._sampling = None
 
     async def _sample(self) -> None:
-        """Publishes memory and CPU of every environment, and whether it answers, as long as somebody watches."""
+        """Publishes memory and CPU of every environment, and whether it answers, as long as
+        somebody watches.
+        """
         while True:
-            self.hub.publish({"event": "beat"})  # a tab that gets none knows that its connection is dead
+            # a tab that gets none knows that its connection is dead
+            self.hub.publish({"event": "beat"})
             for known in self._known.values():
-                if known.sampling is None or known.sampling.done():  # one that does not answer delays no other
+                # one that does not answer delays no other
+                if known.sampling is None or known.sampling.done():
                     known.sampling = self._spawn(self._publish_stats(known))
             await asyncio.sleep(STATS_SECONDS)
             if any(known.environment is None for known in self._known.values()):
@@ -426,17 +493,29 @@ class Environments:
         usage = await self.usage(known)
         if usage is not None and self._known.get(known.id) is known:
             self._mark(known, "alive")
-            numbers = {"time": time.time(), "cpu": usage.cpu, "memory": usage.memory, "processes": usage.processes}
+            numbers = {
+                "time": time.time(),
+                "cpu": usage.cpu,
+                "memory": usage.memory,
+                "processes": usage.processes,
+            }
             self.hub.publish({"event": "stats", "environment": known.id, **numbers})
 
 
 def control_event(environment: str, info: ProcessInfo) -> Event:
-    """The event that another person drives a process, or none, or that its terminal has another size."""
+    """The event that another person drives a process, or none, or that its terminal has another
+    size.
+    """
     note = info.handed.note if info.handed is not None and info.driver is None else ""
     return {
-        "event": "control", "environment": environment, "process": info.id, "driver": info.driver, "note": note,
-        "rows": info.rows, "cols": info.cols,
-    }  # fmt: skip
+        "event": "control",
+        "environment": environment,
+        "process": info.id,
+        "driver": info.driver,
+        "note": note,
+        "rows": info.rows,
+        "cols": info.cols,
+    }
 
 
 def _silent(known: Watched) -> str:

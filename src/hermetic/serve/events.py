@@ -7,11 +7,16 @@ Subscriber = Callable[[Event], object]
 
 
 class Hub:
-    """Gives every event to every subscriber. A subscriber must not block and bounds its own queue."""
+    """Gives every event to every subscriber.
+
+    A subscriber must not block and bounds its own queue.
+    """
 
     def __init__(self) -> None:
-        self._subscribers: dict[Subscriber, bool] = {}  # and whether its person answers approval requests
-        self.audience_listeners: list[Callable[[], object]] = []  # called when subscribers come or go
+        # and whether its person answers approval requests
+        self._subscribers: dict[Subscriber, bool] = {}
+        # called when subscribers come or go
+        self.audience_listeners: list[Callable[[], object]] = []
 
     def __repr__(self) -> str:
         return f"<Hub with {len(self._subscribers)} subscribers>"

@@ -1,4 +1,6 @@
-"""Binary frames of a tab: u8 type, u32 channel, u64 offset (big endian), and a payload of at most 64 KiB."""
+"""Binary frames of a tab: u8 type, u32 channel, u64 offset (big endian), and a payload of at most
+64 KiB.
+"""
 
 import struct
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """/mcp: the tools for MCP clients over HTTP, by bearer tokens with the scope `mcp`.
 
-The SDK is the extra `mcp`. It is imported at the first request, so that a server without MCP clients does not wait for
-it, and one without the extra answers what to install.
+The SDK is the extra `mcp`. It is imported at the first request, so that a server without MCP
+clients does not wait for it, and one without the extra answers what to install.
 """
 
 import asyncio
@@ -37,7 +37,10 @@ MOST_LABEL = 200  # characters
 REQUESTS = (1000, 200)  # of one token: at once, and per second in the long run
 TOKEN_CHECK_SECONDS = 2.0  # between two checks of the token of a request that lasts
 MISSING = Refused(
-    501, "mcp_missing", "This server has no MCP: the package mcp is missing.", "Run: pip install 'hermetic[mcp]'"
+    501,
+    "mcp_missing",
+    "This server has no MCP: the package mcp is missing.",
+    "Run: pip install 'hermetic[mcp]'",
 )
 
 
@@ -90,17 +93,23 @@ class McpDoor:
         """The sender's token, and its process on this machine. Raises Refused."""
         access = self._console.access
         try:
-            token = access.authenticate(request.headers, request.method, {}, peer_of(request.client))
+            token = access.authenticate(
+                request.headers, request.method, {}, peer_of(request.client)
+            )
         except Refused as refusal:
             if refusal.status == 401:
                 refusal.headers["WWW-Authenticate"] = 'Bearer realm="hermetic"'
             raise
         if not token.grant.allows("mcp"):
             needed = f"This needs the scope 'mcp'; you have {', '.join(token.grant.scopes)}."
-            raise Refused(403, "scope_missing", needed, "Make a token: hermetic serve token --scope mcp")
+            raise Refused(
+                403, "scope_missing", needed, "Make a token: hermetic serve token --scope mcp"
+            )
         if seconds := self._rate.take(token.key):
             raise too_many(seconds)
-        return token, await self._console.peers.check_outside(request.scope.get("client"), request.scope.get("server"))
+        return token, await self._console.peers.check_outside(
+            request.scope.get("client"), request.scope.get("server")
+        )
 
     async def _started(self) -> "http.HttpTransport":
         async with self._starting:
@@ -114,7 +123,11 @@ class McpDoor:
         return client.ServeOptions(settings=self._options.settings(), options=self._options.options)
 
     async def _while_valid(
-        self, token: Token, transport: "http.HttpTransport", caller: "http.Caller", asgi: tuple[Scope, Receive, Send]
+        self,
+        token: Token,
+        transport: "http.HttpTransport",
+        caller: "http.Caller",
+        asgi: tuple[Scope, Receive, Send],
     ) -> None:
         """Serves a request; one that lasts ends with its token."""
         scope, receive, send = asgi

@@ -28,7 +28,9 @@ def family(name: str, kind: str, meaning: str, samples: list[Sample]) -> str:
     lines = [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
     for sample in samples:
         labels = ",".join(f'{key}="{_escaped(value)}"' for key, value in sample.labels.items())
-        lines.append(f"{name}{{{labels}}} {sample.value:.17g}" if labels else f"{name} {sample.value:.17g}")
+        lines.append(
+            f"{name}{{{labels}}} {sample.value:.17g}" if labels else f"{name} {sample.value:.17g}"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -19,14 +19,20 @@ Schemas = Mapping[Any, dict[str, Any]]  # of each type; most are references to a
 def document(resources: Iterable[Resource], version: str) -> dict[str, Any]:
     """The document for these resources."""
     listed = list(resources)
-    types = list(dict.fromkeys(kind for one in listed for kind in (one.answer, one.body, one.query, Failure) if kind))
+    types = list(
+        dict.fromkeys(
+            kind for one in listed for kind in (one.answer, one.body, one.query, Failure) if kind
+        )
+    )
     found, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
     schemas = dict(zip(types, found, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for one in listed:
         operation = _operation(one, schemas)
         if one.query is not None:
-            operation["parameters"] += _query(components[schemas[one.query]["$ref"].rpartition("/")[2]])
+            operation["parameters"] += _query(
+                components[schemas[one.query]["$ref"].rpartition("/")[2]]
+            )
         paths.setdefault(_PARAMETER.sub(r"{\1}", one.full_path), {})[one.method.lower()] = operation
     return {
         "openapi": "3.1.0",
@@ -35,7 +41,11 @@ def document(resources: Iterable[Resource], version: str) -> dict[str, Any]:
         "components": {
             "schemas": components,
             "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer", "description": "A token of `hermetic serve token`."}
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token of `hermetic serve token`.",
+                }
             },
         },
     }

@@ -1,4 +1,6 @@
-"""Frames and events on their way to one tab: written at once while it reads, queued within bounds while it does not."""
+"""Frames and events on their way to one tab: written at once while it reads, queued within bounds
+while it does not.
+"""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -10,7 +12,8 @@ from hermetic.serve import frames
 
 EVENTS = 1 << 19  # bytes of text events that wait for a tab that does not read
 MOST_WAITING = 1 << 20  # bytes that wait before another operation of the tab is taken
-OUTPUT_WAITING = 1 << 19  # bytes of output that wait, or are on their way from residents, for all channels together
+# bytes of output that wait, or are on their way from residents, for all channels together
+OUTPUT_WAITING = 1 << 19
 LEAST_SHARE = 1 << 12  # bytes of it for one channel
 ENTRY = 128  # bytes that an entry of the queue costs besides its content
 
@@ -25,8 +28,12 @@ class Socket(Protocol):
     def is_writable(self) -> bool:
         """False while the client does not read."""
 
-    def listen(self, take: Callable[[str | bytes], None], when_writable: Callable[[], None]) -> None:
-        """From now on `take` gets every message, and `when_writable` is called when the client reads again."""
+    def listen(
+        self, take: Callable[[str | bytes], None], when_writable: Callable[[], None]
+    ) -> None:
+        """From now on `take` gets every message, and `when_writable` is called when the client
+        reads again.
+        """
 
     def write(self, data: str | bytes) -> None:
         """Sends a message at once."""
@@ -57,7 +64,10 @@ Entry = str | bytes | Output  # an event, a frame, or output
 
 
 class Outgoing:
-    """Frames for a tab, in order. What waits is bounded: output by credit for its channels, events by their size."""
+    """Frames for a tab, in order.
+
+    What waits is bounded: output by credit for its channels, events by their size.
+    """
 
     def __init__(self, socket: Socket) -> None:
         self.channels = 0  # that share the space for output
@@ -145,7 +155,10 @@ class Outgoing:
         pieces, size = [entry.data], len(entry.data)
         while self._waiting:
             following = self._waiting[0]
-            if not isinstance(following, Output) or following[:2] != (entry.channel, entry.start + size):
+            if not isinstance(following, Output) or following[:2] != (
+                entry.channel,
+                entry.start + size,
+            ):
                 break
             if size + len(following.data) > frames.PAYLOAD:
                 break

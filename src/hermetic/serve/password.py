@@ -1,4 +1,7 @@
-"""The password of the console, for logins from other machines. Its scrypt hash is kept in the user's configuration."""
+"""The password of the console, for logins from other machines.
+
+Its scrypt hash is kept in the user's configuration.
+"""
 
 import hashlib
 import hmac
@@ -38,20 +41,25 @@ def read_password() -> Password | None:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-                raise ConfigError(f"{path} must belong to you alone; run: chmod 600 {path}", setting="password")
+                raise ConfigError(
+                    f"{path} must belong to you alone; run: chmod 600 {path}", setting="password"
+                )
             return msgspec.json.decode(file.read(), type=Password)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise ConfigError(
-            f"{path} cannot be read ({error}); set the password again: hermetic serve password", setting="password"
+            f"{path} cannot be read ({error}); set the password again: hermetic serve password",
+            setting="password",
         ) from None
 
 
 def write_password(text: str) -> Path:
     """Sets the password; returns the file. Raises InvalidArgument for a short one."""
     if len(text) < SHORTEST:
-        raise InvalidArgument(f"the password needs at least {SHORTEST} characters", argument="password")
+        raise InvalidArgument(
+            f"the password needs at least {SHORTEST} characters", argument="password"
+        )
     salt = secrets.token_bytes(16)
     path = password_file()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

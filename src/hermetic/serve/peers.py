@@ -1,8 +1,8 @@
 """The processes behind connections from this machine: whether one runs inside an environment.
 
-A command in a local environment can read the user's files and so make a token. It must not drive, approve or manage
-with it. Its connection shows it: the kernel's table of connections leads to the process, and its ancestors and
-variables to the resident.
+A command in a local environment can read the user's files and so make a token. It must not drive,
+approve or manage with it. Its connection shows it: the kernel's table of connections leads to the
+process, and its ancestors and variables to the resident.
 """
 
 import asyncio
@@ -41,7 +41,10 @@ class Peers:
         return f"<Peers: {len(self._known)} known>"
 
     async def check_outside(self, client: Address | None, server: Address | None) -> str:
-        """Raises Refused for a client inside an environment of this machine. Returns its process, "" if not known."""
+        """Raises Refused for a client inside an environment of this machine.
+
+        Returns its process, "" if not known.
+        """
         if client is None or server is None or not _is_loopback(client[0]):
             return ""
         inode = _inode(client[1], server[1])
@@ -51,7 +54,9 @@ class Peers:
                 self._known.popitem(last=False)
         # A client that does not wait for its answer cannot be examined.
         if inode is None or _inode(client[1], server[1]) != inode:
-            raise Refused(403, "sender_gone", "The sender has closed its connection.", "Wait for the answer.")
+            raise Refused(
+                403, "sender_gone", "The sender has closed its connection.", "Wait for the answer."
+            )
         sender = self._known[inode]
         if sender.is_inside:
             message = "Programs inside an environment may only look."
@@ -88,8 +93,14 @@ def _sender(inode: str) -> Sender:
     if not holders:  # a process can hide its descriptors, but not its ancestors
         return Sender(any(map(is_below_resident, hidden)), "")
     # One that has ended meanwhile shared the connection for a moment: a child before its exec.
-    is_inside = any(descends_from_resident(pid) and os.path.exists(f"/proc/{pid}") for pid in holders)
-    oldest = min(filter(None, map(HostProcess.find, holders)), key=lambda process: int(process.born), default="")
+    is_inside = any(
+        descends_from_resident(pid) and os.path.exists(f"/proc/{pid}") for pid in holders
+    )
+    oldest = min(
+        filter(None, map(HostProcess.find, holders)),
+        key=lambda process: int(process.born),
+        default="",
+    )
     return Sender(is_inside, str(oldest))
 
 

@@ -1,7 +1,8 @@
-"""HTTP connections with deadlines: for a request to arrive, for a client to read, and a bound on their number.
+"""HTTP connections with deadlines: for a request to arrive, for a client to read, and a bound on
+their number.
 
-uvicorn waits without end for the head of a request and for a client that does not read its answer. A thousand such
-connections would cost memory and descriptors.
+uvicorn waits without end for the head of a request and for a client that does not read its answer.
+A thousand such connections would cost memory and descriptors.
 """
 
 import asyncio
@@ -19,7 +20,10 @@ _log = logging.getLogger("hermetic.serve")
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection that is closed when its client is too slow. At the limit the oldest idle one makes room."""
+    """A connection that is closed when its client is too slow.
+
+    At the limit the oldest idle one makes room.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -104,7 +108,11 @@ class BoundedProtocol(H11Protocol):
 
     def _give_up(self, why: str) -> None:
         self._stop_timers()
-        _log.info("closed a connection from %s: the client %s", self.client[0] if self.client else "-", why)
+        _log.info(
+            "closed a connection from %s: the client %s",
+            self.client[0] if self.client else "-",
+            why,
+        )
         self.transport.abort()
 
     def _make_room(self) -> bool:

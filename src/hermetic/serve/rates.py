@@ -11,17 +11,22 @@ MOST_KEYS = 4096
 class Rate:
     """At most `burst` events at once for a key, and `per_second` in the long run."""
 
-    def __init__(self, burst: float, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, burst: float, per_second: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._burst = burst
         self._per_second = per_second
         self._clock = clock
-        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # key: events that are left, at this time
+        # key: events that are left, at this time
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<Rate {self._burst:g} at once, {self._per_second:g} per second: {len(self._levels)} keys>"
 
     def take(self, key: str, cost: float = 1.0) -> float:
-        """Counts an event; returns 0, or the seconds to wait when there were too many, and then counts nothing."""
+        """Counts an event; returns 0, or the seconds to wait when there were too many, and then
+        counts nothing.
+        """
         left, now = self.left(key), self._clock()
         if left < cost:
             return (cost - left) / self._per_second if self._per_second else math.inf
@@ -34,4 +39,8 @@ class Rate:
     def left(self, key: str) -> float:
         """Events that the key may have now."""
         left, at = self._levels.get(key, (self._burst, 0.0))
-        return min(self._burst, left + (self._clock() - at) * self._per_second) if key in self._levels else left
+        return (
+            min(self._burst, left + (self._clock() - at) * self._per_second)
+            if key in self._levels
+            else left
+        )

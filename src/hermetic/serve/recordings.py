@@ -32,7 +32,8 @@ class Recordings:
         self.automatic: Wanted = "none"  # processes that are recorded without a request
         self._environments = environments
         self._hub = hub
-        self._running: dict[str, tuple[tuple[str, str], asyncio.Task[None]]] = {}  # id → environment, process
+        # id → environment, process
+        self._running: dict[str, tuple[tuple[str, str], asyncio.Task[None]]] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self._redact = Redactor(secrets_of(os.environ)).redact
         environments.annotations.append(self._annotate)
@@ -60,12 +61,17 @@ class Recordings:
         return [msgspec.structs.replace(one, is_running=one.id in self._running) for one in found]
 
     async def start(self, environment: str, process: str) -> str:
-        """Starts a recording of a process; its id, or that of the one which runs already. Raises Refused."""
+        """Starts a recording of a process; its id, or that of the one which runs already.
+
+        Raises Refused.
+        """
         for id, (what, _) in self._running.items():
             if what == (environment, process):
                 return id
         if len(self._running) >= MOST_RUNNING:
-            raise Refused(429, "too_many", f"{MOST_RUNNING} recordings run already.", "End one of them.")
+            raise Refused(
+                429, "too_many", f"{MOST_RUNNING} recordings run already.", "End one of them."
+            )
         attached = await self._environments.attached(environment)
         await attached.process(process)  # raises UnknownProcess
         id, file = self.store.create()
@@ -87,13 +93,19 @@ class Recordings:
             await asyncio.wait([task])
 
     def _annotate(self, environment: str, info: ProcessInfo) -> dict[str, object]:
-        found = next((id for id, (what, _) in self._running.items() if what == (environment, info.id)), None)
+        found = next(
+            (id for id, (what, _) in self._running.items() if what == (environment, info.id)), None
+        )
         return {"recording": found}
 
     def _take(self, event: Event) -> None:
         """Records what has started, if that is wanted."""
         process = event.get("process")
-        if event["event"] != "process" or event["change"] != "started" or not isinstance(process, ProcessInfo):
+        if (
+            event["event"] != "process"
+            or event["change"] != "started"
+            or not isinstance(process, ProcessInfo)
+        ):
             return
         if self.automatic == "all" or process.pty:
             task = asyncio.create_task(self._start_quietly(str(event["environment"]), process.id))

@@ -25,7 +25,13 @@ class Refused(Exception):
     """A request that is answered with an error."""
 
     def __init__(
-        self, status: int, code: str, message: str, advice: str = "", *, headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        code: str,
+        message: str,
+        advice: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -40,7 +46,9 @@ def refusal_of(error: Exception) -> Refused | None:
         case Refused():
             return error
         case errors.UnknownProcess():
-            return Refused(404, "unknown_process", message, "List the processes of the environment.")
+            return Refused(
+                404, "unknown_process", message, "List the processes of the environment."
+            )
         case errors.UnknownApproval():
             return Refused(404, "unknown_approval", message, "List the approvals again.")
         case errors.InputClosed():

@@ -1,4 +1,6 @@
-"""Resources of the API: path, scope, fields and handler of each, from which routes and OpenAPI document are made."""
+"""Resources of the API: path, scope, fields and handler of each, from which routes and OpenAPI
+document are made.
+"""
 
 import asyncio
 import logging
@@ -27,7 +29,9 @@ S = TypeVar("S", bound=msgspec.Struct)
 class Call:
     """One request, with its sender and its checked fields."""
 
-    def __init__(self, console: Console, request: Request, token: Token | None, body: Any, query: Any) -> None:
+    def __init__(
+        self, console: Console, request: Request, token: Token | None, body: Any, query: Any
+    ) -> None:
         self.console = console
         self.request = request
         self.token = token
@@ -67,7 +71,10 @@ Handler = Callable[[Call], Awaitable[object]]
 
 
 class Resource(NamedTuple):
-    """One method of one path. A handler returns a value for JSON, a Response, or None for an empty answer."""
+    """One method of one path.
+
+    A handler returns a value for JSON, a Response, or None for an empty answer.
+    """
 
     method: str
     path: str
@@ -98,7 +105,9 @@ def route(console: Console, resources: list[Resource]) -> Route:
             if refusal is None:
                 _log.exception("%s %s failed", request.method, one_line(request.url.path))
                 refusal = Refused(500, "failed", "The server failed.", "Look at its log.")
-            return refuse(console, refusal, request.method, request.url.path, peer_of(request.client))
+            return refuse(
+                console, refusal, request.method, request.url.path, peer_of(request.client)
+            )
 
     return Route(resources[0].full_path, endpoint, methods=sorted(by_method))
 
@@ -112,9 +121,15 @@ async def _answer(console: Console, resource: Resource, request: Request) -> Res
         token = console.access.authenticate(headers, request.method, request.cookies, peer)
         if not token.grant.allows(resource.scope):
             needed = f"This needs the scope {resource.scope!r}; you have {', '.join(token.grant.scopes)}."
-            raise Refused(403, "scope_missing", needed, "Ask for a link or a token with that scope.")
+            raise Refused(
+                403, "scope_missing", needed, "Ask for a link or a token with that scope."
+            )
         console.access.check_rate(token, request.method)
-    query = None if resource.query is None else _checked(dict(request.query_params), resource.query, is_text=True)
+    query = (
+        None
+        if resource.query is None
+        else _checked(dict(request.query_params), resource.query, is_text=True)
+    )
     body = None if resource.body is None else _checked(await _json(request), resource.body)
     given = await resource.handler(Call(console, request, token, body, query))
     if isinstance(given, Response):
@@ -135,8 +150,12 @@ def refuse(console: Console, refusal: Refused, method: str, path: str, peer: str
     console.metrics.refused[code] += 1
     _log.log(
         logging.WARNING if refusal.status in (401, 403, 413, 429) else logging.INFO,
-        "refused %s %s from %s: %s", one_line(method, 10), one_line(path), peer, code,
-    )  # fmt: skip
+        "refused %s %s from %s: %s",
+        one_line(method, 10),
+        one_line(path),
+        peer,
+        code,
+    )
     response = json_response(Failure(error=refusal.problem), refusal.status)
     response.headers.update(refusal.headers)
     return response
@@ -149,13 +168,17 @@ def peer_of(client: Any) -> str:
 
 async def _json(request: Request) -> Any:
     """The body of a request. Raises Refused for a large, slow or wrong one."""
-    too_large = Refused(413, "too_large", f"The body has more than {MOST_BODY} bytes.", "Send less at once.")
+    too_large = Refused(
+        413, "too_large", f"The body has more than {MOST_BODY} bytes.", "Send less at once."
+    )
     length = request.headers.get("content-length", "0")
     if not length.isdigit() or int(length) > MOST_BODY:
         raise too_large
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Refused(400, "not_json", "The body has to be JSON.", "Send Content-Type: application/json.")
+        raise Refused(
+            400, "not_json", "The body has to be JSON.", "Send Content-Type: application/json."
+        )
     received = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -175,4 +198,6 @@ def _checked(value: Any, shape: type[S], *, is_text: bool = False) -> S:
     try:
         return msgspec.convert(value, shape, strict=not is_text)
     except msgspec.ValidationError as error:
-        raise Refused(400, "invalid", one_line(str(error)), "See /api/v1/openapi.json for the fields.") from None
+        raise Refused(
+            400, "invalid", one_line(str(error)), "See /api/v1/openapi.json for the fields."
+        ) from None

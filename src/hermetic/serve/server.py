@@ -70,13 +70,23 @@ class ConsoleServer:
         self.console.recordings.automatic = options.record
         config = uvicorn.Config(
             make_app(self.console, options.clients, guard),
-            http=BoundedProtocol, ws=DirectProtocol, lifespan="on", log_config=None, access_log=False,
+            http=BoundedProtocol,
+            ws=DirectProtocol,
+            lifespan="on",
+            log_config=None,
+            access_log=False,
             log_level="info",  # its debug messages quote frames, with what people type
-            server_header=False, date_header=False, proxy_headers=False, backlog=BACKLOG,
-            ws_max_size=MOST_FRAME, ws_per_message_deflate=False, h11_max_incomplete_event_size=MOST_HEAD,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            backlog=BACKLOG,
+            ws_max_size=MOST_FRAME,
+            ws_per_message_deflate=False,
+            h11_max_incomplete_event_size=MOST_HEAD,
             timeout_graceful_shutdown=LEAVING_SECONDS,
-            ssl_certfile=options.certificate, ssl_keyfile=options.key,
-        )  # fmt: skip
+            ssl_certfile=options.certificate,
+            ssl_keyfile=options.key,
+        )
         self._server = uvicorn.Server(config)
 
     def __repr__(self) -> str:
@@ -135,7 +145,8 @@ def _check_exposure(options: ServerOptions) -> bool:
         missing.append("a login: hermetic serve password")
     if missing:
         raise ConfigError(
-            f"{options.host} can be reached by others, so the server needs {' and '.join(missing)}", setting="host"
+            f"{options.host} can be reached by others, so the server needs {' and '.join(missing)}",
+            setting="host",
         )
     return True
 
@@ -154,7 +165,10 @@ def _names(options: ServerOptions) -> Sequence[str]:
         return tuple(dict.fromkeys((*options.names, options.host, "127.0.0.1", "localhost", "::1")))
     is_every = options.host in ("0.0.0.0", "::")
     if is_every and not options.names:
-        raise ConfigError(f"with --host {options.host}, say under which name browsers reach it: --name", setting="name")
+        raise ConfigError(
+            f"with --host {options.host}, say under which name browsers reach it: --name",
+            setting="name",
+        )
     return tuple(dict.fromkeys((*options.names, *(() if is_every else (options.host,)))))
 
 
@@ -187,7 +201,9 @@ def _listen(host: str, port: int) -> socket.socket:
         )[0]
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise ConfigError(f"{host} is no address to listen on: {error.strerror}", setting="host") from error
+        raise ConfigError(
+            f"{host} is no address to listen on: {error.strerror}", setting="host"
+        ) from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
@@ -195,7 +211,9 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         if isinstance(error, PermissionError):
-            raise ConfigError(f"port {port} needs more rights; choose one above 1023", setting="port") from error
+            raise ConfigError(
+                f"port {port} needs more rights; choose one above 1023", setting="port"
+            ) from error
         raise PortTaken(
             f"{host}:{port} cannot be used: {error.strerror}; choose another --port", setting="port"
         ) from error

@@ -69,5 +69,7 @@ def _response(path: Path, request: Request) -> Response:
         headers["Cache-Control"] = "public, max-age=31536000, immutable"
     packed = path.with_name(f"{path.name}.gz")
     if "gzip" in request.headers.get("accept-encoding", "") and packed.is_file():
-        return FileResponse(packed, media_type=TYPES[path.suffix], headers={**headers, "Content-Encoding": "gzip"})
+        return FileResponse(
+            packed, media_type=TYPES[path.suffix], headers={**headers, "Content-Encoding": "gzip"}
+        )
     return FileResponse(path, media_type=TYPES[path.suffix], headers=headers)

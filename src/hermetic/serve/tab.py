@@ -32,8 +32,15 @@ Subscribe = Callable[[Publish, bool], Callable[[], None]]
 class Tab:
     """One connection, from its greeting to its end."""
 
-    def __init__(self, socket: Socket, admit: Admit, terminals: Terminals, subscribe: Subscribe) -> None:
-        self._socket, self._admit, self._terminals, self._subscribe = socket, admit, terminals, subscribe
+    def __init__(
+        self, socket: Socket, admit: Admit, terminals: Terminals, subscribe: Subscribe
+    ) -> None:
+        self._socket, self._admit, self._terminals, self._subscribe = (
+            socket,
+            admit,
+            terminals,
+            subscribe,
+        )
         self._out = Outgoing(socket)
         self._channels: dict[int, Channel] = {}
         self._opening: dict[int, asyncio.Task[None]] = {}  # channels that are being attached
@@ -134,10 +141,17 @@ class Tab:
     def _attach(self, given: Mapping[str, Any]) -> None:
         number = _channel(given)
         if number in self._channels or number in self._opening:
-            self._error(number, "channel_used", f"channel {number} is attached already", "use another number")
+            self._error(
+                number,
+                "channel_used",
+                f"channel {number} is attached already",
+                "use another number",
+            )
             return
         if len(self._channels) + len(self._opening) >= CHANNELS:
-            self._error(number, "too_many", f"a tab has at most {CHANNELS} channels", "detach one of them")
+            self._error(
+                number, "too_many", f"a tab has at most {CHANNELS} channels", "detach one of them"
+            )
             return
         task = asyncio.create_task(self._open(number, given))
         self._opening[number] = task
@@ -203,11 +217,15 @@ class Tab:
         "watch": _watch,
     }
 
-    def _with_channel(self, given: Mapping[str, Any], act: Callable[[Channel], Awaitable[None]]) -> None:
+    def _with_channel(
+        self, given: Mapping[str, Any], act: Callable[[Channel], Awaitable[None]]
+    ) -> None:
         number = _channel(given)
         channel = self._channels.get(number)
         if channel is None:
-            self._error(number, "no_channel", f"channel {number} is not attached", "attach it first")
+            self._error(
+                number, "no_channel", f"channel {number} is not attached", "attach it first"
+            )
             return
         channel.run(self._reporting(number, act(channel)))
 
@@ -232,7 +250,9 @@ class Tab:
 def _code(error: ExecutionError) -> str:
     """The error's class as a code: `UnknownProcess` is `unknown_process`."""
     name = type(error).__name__
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip(
+        "_"
+    )
 
 
 def _operation(text: str) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Terminals of persons: started, shared by name, restarted, closed, limited; and the viewers of every process."""
+"""Terminals of persons: started, shared by name, restarted, closed, limited; and the viewers of
+every process.
+"""
 
 import asyncio
 import contextlib
@@ -85,10 +87,19 @@ class Terminals:
 
     # -- viewers
     async def attach(
-        self, number: int, out: Outgoing, person: Person, *, environment: str, process: str, offset: int | None,
+        self,
+        number: int,
+        out: Outgoing,
+        person: Person,
+        *,
+        environment: str,
+        process: str,
+        offset: int | None,
         size: tuple[int | None, int | None],
-    ) -> Channel:  # fmt: skip
-        """A viewer of a process, from `offset` on; None: from a part of its past that fits a screen's memory."""
+    ) -> Channel:
+        """A viewer of a process, from `offset` on; None: from a part of its past that fits a
+        screen's memory.
+        """
         place = await self._find(environment)
         found = await terminal(place, process)
         self._watch(place)
@@ -100,7 +111,9 @@ class Terminals:
         try:
             start, prelude = await replay_from(found, offset)
             rows, cols = size
-            await channel.open(start, prelude, (clamp(rows), clamp(cols)) if rows and cols else None)
+            await channel.open(
+                start, prelude, (clamp(rows), clamp(cols)) if rows and cols else None
+            )
         except BaseException:
             channel.close()
             raise
@@ -135,7 +148,8 @@ class Terminals:
                     elif event.event != "started":
                         for channel in self._viewers.get((environment.id, info.id), set()):
                             channel.changed(info)
-        for key in [key for key, place in self._known.items() if place is environment]:  # it is gone
+        # it is gone
+        for key in [key for key, place in self._known.items() if place is environment]:
             self._forget(key)
 
     async def _catch_up(self, environment: Environment) -> None:
@@ -146,18 +160,27 @@ class Terminals:
 
     # -- terminals
     async def start(
-        self, environment: str, *, rows: int | None = None, cols: int | None = None, cwd: str | None = None,
-        session: str | None = None, command: str | None = None, restart: bool = False,
-    ) -> ProcessInfo:  # fmt: skip
-        """A terminal in an environment. Of one `session` there is one: a living one in the same directory is returned.
+        self,
+        environment: str,
+        *,
+        rows: int | None = None,
+        cols: int | None = None,
+        cwd: str | None = None,
+        session: str | None = None,
+        command: str | None = None,
+        restart: bool = False,
+    ) -> ProcessInfo:
+        """A terminal in an environment. Of one `session` there is one: a living one in the same
+        directory is returned.
 
-        In another directory, or with `restart`, the old one is closed first. Raises InvalidArgument,
-        TooManyTerminals, ExecutionError.
+        In another directory, or with `restart`, the old one is closed first. Raises
+        InvalidArgument, TooManyTerminals, ExecutionError.
         """
         name = None if session is None else session.strip()
         if name == "":
             raise InvalidArgument(
-                "session must not be empty: leave it out for a terminal without a name", argument="session"
+                "session must not be empty: leave it out for a terminal without a name",
+                argument="session",
             )
         place = await self._find(environment)
         wanted = Wanted(session=name or "", cwd=cwd or "", command=command or "")
@@ -186,15 +209,23 @@ class Terminals:
             return await self._start(place, wanted, old.info.rows, old.info.cols)
 
     async def end(self, environment: str, id: str) -> list[str]:
-        """Closes a terminal with all its processes; returns their command lines. Raises UnknownProcess."""
+        """Closes a terminal with all its processes; returns their command lines.
+
+        Raises UnknownProcess.
+        """
         place = await self._find(environment)
         old = await self._get(place, id)
         await self._close(place, old)
         return list(old.info.cleared)
 
     async def discover(self, environment: Environment) -> list[ProcessInfo]:
-        """The running terminals of an environment, also of an earlier server. Their idle clocks run from now on."""
-        found = [info for info in await environment.processes() if info.personal and info.ending is None]
+        """The running terminals of an environment, also of an earlier server.
+
+        Their idle clocks run from now on.
+        """
+        found = [
+            info for info in await environment.processes() if info.personal and info.ending is None
+        ]
         for info in found:
             key = environment.id, info.id
             if key not in self._known:
@@ -206,7 +237,9 @@ class Terminals:
     async def _get(self, place: Environment, id: str) -> Process:
         found = await place.process(id)
         if not found.info.personal:
-            raise UnknownProcess(f"process {id} is no terminal of a person; end it with kill", process_id=id)
+            raise UnknownProcess(
+                f"process {id} is no terminal of a person; end it with kill", process_id=id
+            )
         return found
 
     async def _named(self, place: Environment, name: str) -> Process | None:
@@ -215,7 +248,9 @@ class Terminals:
                 return await place.process(info.id)
         return None
 
-    async def _start(self, place: Environment, wanted: Wanted, rows: int | None, cols: int | None) -> ProcessInfo:
+    async def _start(
+        self, place: Environment, wanted: Wanted, rows: int | None, cols: int | None
+    ) -> ProcessInfo:
         if (running := len(self._known) + self._starting) >= self._limits.count:
             raise TooManyTerminals(
                 f"{running} terminals run, the most: close one, or start the server with --terminals"
@@ -225,10 +260,15 @@ class Terminals:
         try:
             command = wanted.command or await find_shell(place)
             made = await place.start(
-                command, pty=True, rows=rows, cols=cols, cwd=wanted.cwd or None, personal=True,
+                command,
+                pty=True,
+                rows=rows,
+                cols=cols,
+                cwd=wanted.cwd or None,
+                personal=True,
                 env={**VARIABLES, **BASH_MARKS} if _is_bash(command) else VARIABLES,
                 tag=TAG + msgspec.json.encode(wanted).decode(),
-            )  # fmt: skip
+            )
         finally:
             self._starting -= 1
         key = place.id, made.id
@@ -251,7 +291,9 @@ class Terminals:
         self._stop_timer(key)
         if self._limits.idle:
             loop = asyncio.get_running_loop()
-            self._idle[key] = loop.call_later(self._limits.idle, lambda: self._run(self._look(key, out)))
+            self._idle[key] = loop.call_later(
+                self._limits.idle, lambda: self._run(self._look(key, out))
+            )
 
     def _stop_timer(self, key: tuple[str, str]) -> None:
         if timer := self._idle.pop(key, None):
@@ -279,7 +321,9 @@ class Terminals:
 
 
 async def replay_from(process: Terminal, offset: int | None) -> tuple[int, bytes]:
-    """Where a viewer starts, and the sequences that set a fresh terminal's modes as they were there."""
+    """Where a viewer starts, and the sequences that set a fresh terminal's modes as they were
+    there.
+    """
     total = process.info.out
     if offset is not None:
         return min(offset, total), b""
@@ -300,7 +344,10 @@ async def replay_from(process: Terminal, offset: int | None) -> tuple[int, bytes
 
 
 async def find_shell(place: Environment) -> str | list[str]:
-    """The user's shell in an environment: SHELL where it can be run, else one on PATH, else the environment's bash."""
+    """The user's shell in an environment:
+
+    SHELL where it can be run, else one on PATH, else the environment's bash.
+    """
     state = await place.state()
     folders = [folder for folder in state.env.get("PATH", "").split(":") if folder]
     candidates = [state.env.get("SHELL", "")]
@@ -316,7 +363,9 @@ async def find_shell(place: Environment) -> str | list[str]:
 
 
 def _is_bash(command: str | list[str]) -> bool:
-    return command == OWN_BASH if isinstance(command, str) else command[0].rpartition("/")[2] == "bash"
+    return (
+        command == OWN_BASH if isinstance(command, str) else command[0].rpartition("/")[2] == "bash"
+    )
 
 
 def _wanted(info: ProcessInfo) -> Wanted:

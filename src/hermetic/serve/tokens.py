@@ -1,4 +1,7 @@
-"""Tokens of the console: random secrets with scopes and an expiry. Their hashes are kept, one private file each."""
+"""Tokens of the console: random secrets with scopes and an expiry.
+
+Their hashes are kept, one private file each.
+"""
 
 import contextlib
 import hashlib
@@ -57,7 +60,9 @@ def read_scopes(text: str | Iterable[str]) -> tuple[Scope, ...]:
     names = [name.strip() for name in text.split(",")] if isinstance(text, str) else list(text)
     chosen = tuple(scope for scope in SCOPES if scope in names)
     if unknown := [name for name in names if name not in SCOPES]:
-        raise InvalidArgument(f"no scope is called {unknown[0]!r}; there are {', '.join(SCOPES)}", argument="scope")
+        raise InvalidArgument(
+            f"no scope is called {unknown[0]!r}; there are {', '.join(SCOPES)}", argument="scope"
+        )
     if not chosen:
         raise InvalidArgument(f"name at least one scope of {', '.join(SCOPES)}", argument="scope")
     return chosen
@@ -84,7 +89,9 @@ class TokenStore:
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise ConfigError(f"no token can be stored in {self._directory}: {error.strerror}") from error
+            raise ConfigError(
+                f"no token can be stored in {self._directory}: {error.strerror}"
+            ) from error
         with open(fd, "wb") as file:
             file.write(msgspec.json.encode(grant))
         return secret

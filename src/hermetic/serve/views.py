@@ -60,7 +60,12 @@ class ProcessView(ProcessInfo, frozen=True, kw_only=True):
 def process_view(info: ProcessInfo, **more: object) -> ProcessView:
     """A process with what the server knows of it."""
     who = "person" if info.is_of_person else "agent"
-    known: dict[str, Any] = {**msgspec.structs.asdict(info), "who": who, "terminal": info.personal, **more}
+    known: dict[str, Any] = {
+        **msgspec.structs.asdict(info),
+        "who": who,
+        "terminal": info.personal,
+        **more,
+    }
     return ProcessView(**known)
 
 
@@ -73,20 +78,31 @@ def environment_fields(record: EnvironmentRecord) -> dict[str, Any]:
     """What a record says of an environment."""
     cwd = record.options.get("cwd") or record.options.get("workspace")
     return {
-        "id": record.id, "kind": record.kind, "task": record.task, "created": record.created, "notes": record.notes,
-        "image": record.options.get("image"), "cwd": cwd if isinstance(cwd, str) else None,
-    }  # fmt: skip
+        "id": record.id,
+        "kind": record.kind,
+        "task": record.task,
+        "created": record.created,
+        "notes": record.notes,
+        "image": record.options.get("image"),
+        "cwd": cwd if isinstance(cwd, str) else None,
+    }
 
 
 def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of an environment without values of variables and without what looks like a secret."""
-    return {name: _shown(value, is_hidden=name in ("env", "environ")) for name, value in options.items()}
+    """The options of an environment without values of variables and without what looks like a
+    secret.
+    """
+    return {
+        name: _shown(value, is_hidden=name in ("env", "environ")) for name, value in options.items()
+    }
 
 
 def _shown(value: Any, *, is_hidden: bool = False) -> Any:
     match value:
         case dict():
-            return {str(key): HIDDEN if is_hidden else _shown(inner) for key, inner in value.items()}
+            return {
+                str(key): HIDDEN if is_hidden else _shown(inner) for key, inner in value.items()
+            }
         case list() | tuple():
             return [_shown(inner) for inner in value]
         case str():

@@ -17,7 +17,15 @@ MOST_FILES = 2000
 _PACK = f"""\
 find . -xdev \\( -name .git -o -name node_modules -o -name .venv -o -name __pycache__ \\) -prune -o \\
   -type f -size -128 -print | head -n {MOST_FILES + 1} | tar -cf - -T -"""
-GIT = ["git", "-c", "core.quotePath=false", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
+GIT = [
+    "git",
+    "-c",
+    "core.quotePath=false",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+]
 GIT_VARIABLES = {"GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": "cat", "LC_ALL": "C"}
 
 
@@ -31,19 +39,26 @@ async def root_of(environment: Environment) -> str:
 
 
 def readable(root: str, *, secrets: bool) -> Bounds:
-    """What may be shown: files below the root, no credentials, and files of variables only with `secrets`."""
+    """What may be shown: files below the root, no credentials, and files of variables only with
+    `secrets`.
+    """
     deny = (*write_bounds(None).deny, *PROCESSES, *(() if secrets else VARIABLES))
     return Bounds(root=root, deny=deny)
 
 
 async def is_repository(environment: Environment, path: str) -> bool:
     """Whether a directory belongs to a git repository."""
-    return await output_of(environment, [*GIT, "rev-parse", "--is-inside-work-tree"], path, 100) is not None
+    return (
+        await output_of(environment, [*GIT, "rev-parse", "--is-inside-work-tree"], path, 100)
+        is not None
+    )
 
 
 async def output_of(environment: Environment, argv: list[str], cwd: str, most: int) -> bytes | None:
     """The output of a program of ours that no list shows; None when it failed or is missing."""
-    process = await environment.start(argv, cwd=cwd, stdin="null", tag=OURS, separate=True, env=GIT_VARIABLES)
+    process = await environment.start(
+        argv, cwd=cwd, stdin="null", tag=OURS, separate=True, env=GIT_VARIABLES
+    )
     try:
         pieces: list[bytes] = []
         at = 0

@@ -22,7 +22,9 @@ def encode_command(command: str | Sequence[str]) -> tuple[bytes, bool]:
         return _bounded(text), False
     if isinstance(command, bytes | bytearray) or not isinstance(command, Sequence):
         kind = type(command).__name__
-        raise _wrong("command", f"the command is {kind}; give text, or a sequence of strings for an argv")
+        raise _wrong(
+            "command", f"the command is {kind}; give text, or a sequence of strings for an argv"
+        )
     words = [encode_text(word, "command") for word in command]
     if not words or not words[0]:
         raise _wrong("command", "the argv is empty; its first word is the program to run")
@@ -38,7 +40,9 @@ def encode_text(text: str, argument: str) -> bytes:
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise _wrong(argument, f"{argument} is not valid Unicode text: {error}; remove that") from None
+        raise _wrong(
+            argument, f"{argument} is not valid Unicode text: {error}; remove that"
+        ) from None
 
 
 def encode_input(data: str | bytes, argument: str) -> bytes:
@@ -60,12 +64,16 @@ def encode_path(path: str | bytes | os.PathLike[str], argument: str) -> str | by
     return plain if isinstance(plain, str) and (plain.isascii() or is_text(plain)) else encoded
 
 
-def check_callback(function: Callable[[bytes], object], argument: str = "on_output") -> Callable[[bytes], object]:
+def check_callback(
+    function: Callable[[bytes], object], argument: str = "on_output"
+) -> Callable[[bytes], object]:
     """A plain function: the result of an async one would not be awaited."""
     if not callable(function):
         kind = type(function).__name__
         raise _wrong(argument, f"{argument} must be a function that takes bytes, not {kind}")
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        type(function).__call__
+    ):
         advice = "let it put the bytes into an asyncio.Queue"
         raise _wrong(argument, f"{argument} must be a plain function, not an async one; {advice}")
     return function
@@ -123,7 +131,9 @@ def _wrong(argument: str, problem: str) -> InvalidArgument:
 
 def _shown(value: object) -> str:
     """The value, unless it is too long to print."""
-    return "a number that large" if isinstance(value, int) and value.bit_length() > 64 else repr(value)
+    return (
+        "a number that large" if isinstance(value, int) and value.bit_length() > 64 else repr(value)
+    )
 
 
 def _is_number(value: object) -> bool:

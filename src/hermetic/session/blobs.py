@@ -1,4 +1,6 @@
-"""Input of any size: sent in pieces to an unnamed file in the environment, which a command then reads."""
+"""Input of any size: sent in pieces to an unnamed file in the environment, which a command then
+reads.
+"""
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,11 +16,14 @@ R = TypeVar("R")
 TRIES = 3
 
 
-async def with_blob(link: Link, pieces: Callable[[], Iterable[bytes]], use: Callable[[str], Awaitable[R]]) -> R:
+async def with_blob(
+    link: Link, pieces: Callable[[], Iterable[bytes]], use: Callable[[str], Awaitable[R]]
+) -> R:
     """Sends the pieces as a blob and returns what `use(blob)` does.
 
-    A blob that is not used, because sending it or the use of it failed or was cancelled, is dropped, or goes with its
-    connection; when that breaks before the blob was used, all is sent again.
+    A blob that is not used, because sending it or the use of it failed or was cancelled, is
+    dropped, or goes with its connection; when that breaks before the blob was used, all is sent
+    again.
     """
     for last in (False,) * (TRIES - 1) + (True,):
         connection = link.connections

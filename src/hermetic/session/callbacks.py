@@ -1,4 +1,6 @@
-"""Calls of the caller's own functions: an async one on the loop, a plain one in a thread, where it may block."""
+"""Calls of the caller's own functions: an async one on the loop, a plain one in a thread, where it
+may block.
+"""
 
 import asyncio
 import contextlib
@@ -14,8 +16,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def answer_of(function: Callable[P, T | Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Its result. A plain function that is not waited for any more goes on in its thread, and counts for nothing.
+async def answer_of(
+    function: Callable[P, T | Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Its result. A plain function that is not waited for any more goes on in its thread, and
+    counts for nothing.
 
     It is the caller's, not a tool's: what it prints is shown, also while a script calls a tool.
     """
@@ -31,7 +36,9 @@ async def answer_of(function: Callable[P, T | Awaitable[T]], *args: P.args, **kw
 
 
 def _is_async(function: Callable[..., object]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        type(function).__call__
+    )
 
 
 async def in_thread(call: Callable[[], T]) -> T:

@@ -25,16 +25,23 @@ from hermetic.session.session import Session
 if TYPE_CHECKING:
     from hermetic.session.mirror import mirror
 else:
-    mirror = Lazy("hermetic.session.mirror.mirror")  # archives take longer to import than an environment to open
+    # archives take longer to import than an environment to open
+    mirror = Lazy("hermetic.session.mirror.mirror")
 
 
 class Environment(Session):
     """An open environment. Its own `run`, `start` and file methods use its default session."""
 
     def __init__(
-        self, backend: Backend, record: EnvironmentRecord, link: Link, records: Records, *, ends_on_close: bool,
+        self,
+        backend: Backend,
+        record: EnvironmentRecord,
+        link: Link,
+        records: Records,
+        *,
+        ends_on_close: bool,
         held: socket.socket | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._mirror = mirror.Mirror(link, record, records) if _is_mirrored(record) else None
         super().__init__(link, "", None if self._mirror is None else self._mirror.send)
         self._backend = backend
@@ -78,12 +85,20 @@ class Environment(Session):
         _, body = await self._link.ask("list", answers.listed)
         return self._link.decode(answers.processes, body)
 
-    async def read_log(self, id: str, offset: int = 0, *, limit: int | None = None, wait: float | None = None) -> Chunk:
-        """Output of the log `id` from `offset` on; "ID/err" is a separate stderr. Raises UnknownProcess."""
+    async def read_log(
+        self, id: str, offset: int = 0, *, limit: int | None = None, wait: float | None = None
+    ) -> Chunk:
+        """Output of the log `id` from `offset` on; "ID/err" is a separate stderr.
+
+        Raises UnknownProcess.
+        """
         return await read_log(self._link, id, offset, limit, wait)
 
-    async def follow_log(self, id: str, on_output: Callable[[bytes], object], *, offset: int = 0) -> Ending:
-        """Passes the log from `offset` on as it grows, and returns how its process ended. Raises UnknownProcess.
+    async def follow_log(
+        self, id: str, on_output: Callable[[bytes], object], *, offset: int = 0
+    ) -> Ending:
+        """Passes the log from `offset` on as it grows, and returns how its process ended. Raises
+        UnknownProcess.
 
         No byte is dropped: a program that prints faster than `on_output` reads is paused.
         """

@@ -65,7 +65,9 @@ class EventStream:
         self._add(_MISSED)
 
     def _add(self, event: ProcessEvent) -> None:
-        """A reader that lags behind by too much gets an event that says so, instead of costing more memory."""
+        """A reader that lags behind by too much gets an event that says so, instead of costing more
+        memory.
+        """
         if len(self._waiting) >= EVENTS:
             self._waiting.clear()
             event = _MISSED

@@ -9,7 +9,15 @@ from typing import BinaryIO, TypeVar
 import msgspec
 
 from hermetic.contract.errors import InvalidArgument
-from hermetic.contract.files import Bounds, FileChange, FileContent, FilePage, FileStatus, Findings, Written
+from hermetic.contract.files import (
+    Bounds,
+    FileChange,
+    FileContent,
+    FilePage,
+    FileStatus,
+    Findings,
+    Written,
+)
 from hermetic.contract.limits import FILE, FRAME_BODY
 from hermetic.link import answers
 from hermetic.link.calls import Call
@@ -39,9 +47,13 @@ class Files:
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         return FileContent(data=data, status=_status(found))
 
-    async def status(self, path: str, missing: bool = False, bounds: Bounds | None = None) -> FileStatus:
+    async def status(
+        self, path: str, missing: bool = False, bounds: Bounds | None = None
+    ) -> FileStatus:
         """What a file is like."""
-        return (await self._ask("file_status", answers.file_status, path, bounds, {"missing": missing}))[0]
+        return (
+            await self._ask("file_status", answers.file_status, path, bounds, {"missing": missing})
+        )[0]
 
     async def lines(
         self, path: str, first: int, count: int, width: int, budget: int, bounds: Bounds | None
@@ -53,24 +65,37 @@ class Files:
         if said.binary:
             return FilePage(status=status, is_binary=True, head=body)
         return FilePage(
-            status=status, text=_decoded(body, said.encoding), first=said.first, lines=said.lines, total=said.total,
-            cut={said.first + number: length for number, length in said.cut}, encoding=said.encoding, mark=said.mark,
-        )  # fmt: skip
+            status=status,
+            text=_decoded(body, said.encoding),
+            first=said.first,
+            lines=said.lines,
+            total=said.total,
+            cut={said.first + number: length for number, length in said.cut},
+            encoding=said.encoding,
+            mark=said.mark,
+        )
 
     async def names(self, path: str, bounds: Bounds | None = None) -> list[str]:
         """The names in a directory, sorted."""
         _, body = await self._ask("list_names", answers.done, path, bounds, {})
         return self._link.decode(answers.names, body)
 
-    async def search(self, path: str, bounds: Bounds | None, wish: Mapping[str, object]) -> Findings:
+    async def search(
+        self, path: str, bounds: Bounds | None, wish: Mapping[str, object]
+    ) -> Findings:
         """What a search below a path finds."""
         _, body = await self._ask("search_files", answers.done, path, bounds, wish)
         return self._link.decode(answers.findings, body)
 
     async def write(
-        self, path: str, content: bytes, *, expect: str | None = None, mode: int | None = None,
+        self,
+        path: str,
+        content: bytes,
+        *,
+        expect: str | None = None,
+        mode: int | None = None,
         bounds: Bounds | None = None,
-    ) -> Written:  # fmt: skip
+    ) -> Written:
         """Writes a file as a whole."""
         more = {"expect": expect, "mode": mode}
         if len(content) <= FRAME_BODY:
@@ -79,24 +104,39 @@ class Files:
 
     async def delete(self, path: str, expect: str | None, bounds: Bounds | None) -> Written:
         """Takes a file away."""
-        written, _ = await self._ask("delete_file", answers.written, path, bounds, {"expect": expect}, repeats=False)
+        written, _ = await self._ask(
+            "delete_file", answers.written, path, bounds, {"expect": expect}, repeats=False
+        )
         return written
 
-    async def move(self, path: str, target: str, expect: str | None, replace: bool, bounds: Bounds | None) -> Written:
+    async def move(
+        self, path: str, target: str, expect: str | None, replace: bool, bounds: Bounds | None
+    ) -> Written:
         """Gives a file another path."""
         more = {"expect": expect, "replace": replace, "target": encode_path(target, "target")}
         return (await self._ask("move_file", answers.written, path, bounds, more, repeats=False))[0]
 
-    async def change(self, changes: Sequence[FileChange], bounds: Bounds | None) -> Sequence[Written]:
+    async def change(
+        self, changes: Sequence[FileChange], bounds: Bounds | None
+    ) -> Sequence[Written]:
         """Writes and deletes several files: all, or none."""
         content = b"".join(change.content or b"" for change in changes)
         named = [
-            {"path": encode_path(one.path, "path"), "size": None if one.content is None else len(one.content),
-             "expect": one.expect, "mode": one.mode}
+            {
+                "path": encode_path(one.path, "path"),
+                "size": None if one.content is None else len(one.content),
+                "expect": one.expect,
+                "mode": one.mode,
+            }
             for one in changes
-        ]  # fmt: skip
+        ]
         head = msgspec.msgpack.encode(named)
-        fields = {"op": "change_files", "named": len(head), "session": self._session, **_limits(bounds)}
+        fields = {
+            "op": "change_files",
+            "named": len(head),
+            "session": self._session,
+            **_limits(bounds),
+        }
 
         async def use(blob: str | None, body: bytes = b"") -> Sequence[Written]:
             call = Call({**fields, "blob": blob}, answers.done, head + body, repeats=False)
@@ -112,7 +152,9 @@ class Files:
             await self._write_pieces(path, lambda: _read_pieces(file), None, {})
 
     async def download(self, path: str, target: str, *, most: int | None = None) -> None:
-        """Copies a file to the caller's machine: aside first, then renamed, so that no half file is seen."""
+        """Copies a file to the caller's machine: aside first, then renamed, so that no half file is
+        seen.
+        """
         fd, aside = tempfile.mkstemp(prefix=".hermetic-", dir=os.path.dirname(target) or ".")
         try:
             async for _, piece in self._pieces(path, most=most):
@@ -126,12 +168,21 @@ class Files:
             os.close(fd)
 
     async def _ask(
-        self, op: str, reply: "msgspec.msgpack.Decoder[R]", path: str, bounds: Bounds | None,
-        more: Mapping[str, object], body: bytes = b"", *, repeats: bool = True,
-    ) -> tuple[R, bytes]:  # fmt: skip
+        self,
+        op: str,
+        reply: "msgspec.msgpack.Decoder[R]",
+        path: str,
+        bounds: Bounds | None,
+        more: Mapping[str, object],
+        body: bytes = b"",
+        *,
+        repeats: bool = True,
+    ) -> tuple[R, bytes]:
         """The answer to a request about one file."""
         where = {"path": encode_path(path, "path"), "session": self._session, **_limits(bounds)}
-        return await self._link.finish(Call({"op": op, **more, **where}, reply, body, repeats=repeats))
+        return await self._link.finish(
+            Call({"op": op, **more, **where}, reply, body, repeats=repeats)
+        )
 
     async def _pieces(
         self, path: str, *, most: int | None, bounds: Bounds | None = None
@@ -147,7 +198,8 @@ class Files:
             size = said.size if size is None else size
             if most is not None and size > most:
                 raise InvalidArgument(
-                    f"{path} has {size} bytes, the most to read at once is {most}; download it", argument="path"
+                    f"{path} has {size} bytes, the most to read at once is {most}; download it",
+                    argument="path",
                 )
             if data or at == 0:
                 yield said, data
@@ -156,16 +208,27 @@ class Files:
             at = said.end
 
     async def _write(
-        self, path: str, content: bytes, blob: str | None, bounds: Bounds | None, more: Mapping[str, object]
+        self,
+        path: str,
+        content: bytes,
+        blob: str | None,
+        bounds: Bounds | None,
+        more: Mapping[str, object],
     ) -> Written:
         # Asked twice, a write that expects something finds what it wrote itself.
         repeats = blob is None and more.get("expect") is None
         fields = {"blob": blob, **more}
-        written, _ = await self._ask("write_file", answers.written, path, bounds, fields, content, repeats=repeats)
+        written, _ = await self._ask(
+            "write_file", answers.written, path, bounds, fields, content, repeats=repeats
+        )
         return written
 
     async def _write_pieces(
-        self, path: str, pieces: Callable[[], Iterable[bytes]], bounds: Bounds | None, more: Mapping[str, object]
+        self,
+        path: str,
+        pieces: Callable[[], Iterable[bytes]],
+        bounds: Bounds | None,
+        more: Mapping[str, object],
     ) -> Written:
         async def use(blob: str) -> Written:
             return await self._write(path, b"", blob, bounds, more)
@@ -175,7 +238,12 @@ class Files:
 
 def _status(said: answers.FilePiece | answers.LinesPiece) -> FileStatus:
     return FileStatus(
-        path=said.path, kind=said.kind, size=said.size, mode=said.mode, mtime=said.mtime, signature=said.signature
+        path=said.path,
+        kind=said.kind,
+        size=said.size,
+        mode=said.mode,
+        mtime=said.mtime,
+        signature=said.signature,
     )
 
 

@@ -1,4 +1,6 @@
-"""What was judged is what runs: a session that another command has changed meanwhile is looked at again."""
+"""What was judged is what runs: a session that another command has changed meanwhile is looked at
+again.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -24,7 +26,10 @@ def stale_or(error: InvalidArgument, judged: Judged | None) -> Exception:
 
 
 async def judged_again(attempt: Callable[[], Awaitable[T]]) -> T:
-    """What the attempt gives, which judges and runs; another one where it was too late. Raises NotPermitted."""
+    """What the attempt gives, which judges and runs; another one where it was too late.
+
+    Raises NotPermitted.
+    """
     for _ in range(TRIES):
         try:
             return await attempt()

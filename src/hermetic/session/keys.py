@@ -3,15 +3,38 @@
 from hermetic.contract.errors import InvalidArgument
 
 _NAMED = {
-    "enter": "\r", "return": "\r", "tab": "\t", "esc": "\x1b", "escape": "\x1b", "space": " ",
-    "backspace": "\x7f", "delete": "\x1b[3~", "insert": "\x1b[2~",
-    "up": "\x1b[A", "down": "\x1b[B", "right": "\x1b[C", "left": "\x1b[D",
-    "home": "\x1b[H", "end": "\x1b[F", "pageup": "\x1b[5~", "pagedown": "\x1b[6~",
-    "f1": "\x1bOP", "f2": "\x1bOQ", "f3": "\x1bOR", "f4": "\x1bOS",
-    "f5": "\x1b[15~", "f6": "\x1b[17~", "f7": "\x1b[18~", "f8": "\x1b[19~",
-    "f9": "\x1b[20~", "f10": "\x1b[21~", "f11": "\x1b[23~", "f12": "\x1b[24~",
-    "shift-tab": "\x1b[Z", "backtab": "\x1b[Z",
-}  # fmt: skip
+    "enter": "\r",
+    "return": "\r",
+    "tab": "\t",
+    "esc": "\x1b",
+    "escape": "\x1b",
+    "space": " ",
+    "backspace": "\x7f",
+    "delete": "\x1b[3~",
+    "insert": "\x1b[2~",
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "right": "\x1b[C",
+    "left": "\x1b[D",
+    "home": "\x1b[H",
+    "end": "\x1b[F",
+    "pageup": "\x1b[5~",
+    "pagedown": "\x1b[6~",
+    "f1": "\x1bOP",
+    "f2": "\x1bOQ",
+    "f3": "\x1bOR",
+    "f4": "\x1bOS",
+    "f5": "\x1b[15~",
+    "f6": "\x1b[17~",
+    "f7": "\x1b[18~",
+    "f8": "\x1b[19~",
+    "f9": "\x1b[20~",
+    "f10": "\x1b[21~",
+    "f11": "\x1b[23~",
+    "f12": "\x1b[24~",
+    "shift-tab": "\x1b[Z",
+    "backtab": "\x1b[Z",
+}
 
 # Ctrl with a letter or one of @[\]^_ is that character without its upper bits.
 _CONTROL = {
@@ -20,16 +43,19 @@ _CONTROL = {
     **{char: chr(ord(char) & 0x1F) for char in "ABCDEFGHIJKLMNOPQRSTUVWXYZ@[\\]^_"},
 }
 
-# What xterm puts between the brackets for a cursor or function key with these held: 1 + shift 1 + alt 2 + ctrl 4.
+# What xterm puts between the brackets for a cursor or function key with these held: 1 + shift 1 +
+# alt 2 + ctrl 4.
 _MODIFIERS = {"shift": 1, "alt": 2, "meta": 2, "ctrl": 4, "c": 4, "control": 4}
 
 
-# These have another form for programs that have asked for it, as curses does: ESC O A instead of ESC [ A.
+# These have another form for programs that have asked for it, as curses does: ESC O A instead of
+# ESC [ A.
 _CURSOR = frozenset({"up", "down", "right", "left", "home", "end"})
 
 
 def encode_keys(names: str, *, application: bool = False) -> bytes:
-    """The bytes for key names with spaces between: `ctrl-c`, `up`, `alt-x`, `ctrl-left`, `f1`, or a character.
+    """The bytes for key names with spaces between: `ctrl-c`, `up`, `alt-x`, `ctrl-left`, `f1`, or a
+    character.
 
     `application`: the program has asked for the cursor keys' other form.
     """
@@ -74,7 +100,8 @@ def _split(word: str) -> list[str]:
 
 def _modified(key: str, bits: int) -> str | None:
     named = _NAMED.get(key)
-    if named is not None and len(named) > 2:  # a cursor or function key: ESC [ 1 ; m A, ESC [ 15 ; m ~
+    # a cursor or function key: ESC [ 1 ; m A, ESC [ 15 ; m ~
+    if named is not None and len(named) > 2:
         return _with_number(named, 1 + bits)
     prefix = "\x1b" if bits & 2 else ""
     if bits & 4:

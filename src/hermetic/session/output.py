@@ -1,4 +1,6 @@
-"""Output of commands: logs read by offset or followed as they grow, and the excerpt that a result holds."""
+"""Output of commands: logs read by offset or followed as they grow, and the excerpt that a result
+holds.
+"""
 
 import asyncio
 import contextlib
@@ -15,14 +17,20 @@ from hermetic.link.calls import Call, Following
 from hermetic.link.link import Link
 from hermetic.session.arguments import check_callback, check_count, check_duration
 
-LONG_WAIT = 3600.0  # seconds; one request's worth of waiting for output, asked anew as long as the caller waits
+# seconds; one request's worth of waiting for output, asked anew as long as the caller waits
+LONG_WAIT = 3600.0
 HEAD_PART = 0.4  # of an excerpt; the rest is its tail
 
-Takers = tuple[Callable[[bytes], object], Callable[[bytes], object]]  # of stdout and stderr as they come
+# of stdout and stderr as they come
+Takers = tuple[Callable[[bytes], object], Callable[[bytes], object]]
 
 
-async def read_log(link: Link, log: str, offset: int, limit: int | None, wait: float | None) -> Chunk:
-    """Output from `offset` on, at most `limit` bytes; with `wait` it waits that long for the first one."""
+async def read_log(
+    link: Link, log: str, offset: int, limit: int | None, wait: float | None
+) -> Chunk:
+    """Output from `offset` on, at most `limit` bytes; with `wait` it waits that long for the first
+    one.
+    """
     check_count(offset, "offset")
     wanted = READ if limit is None else check_count(limit, "limit", least=1)
     if wait is not None:
@@ -36,23 +44,41 @@ async def read_log(link: Link, log: str, offset: int, limit: int | None, wait: f
             break
         pieces.append(following.data)
         end, ended = following.end, following.ended
-    return Chunk(data=b"".join(pieces) if len(pieces) > 1 else pieces[0], start=chunk.start, end=end, ended=ended)
+    return Chunk(
+        data=b"".join(pieces) if len(pieces) > 1 else pieces[0],
+        start=chunk.start,
+        end=end,
+        ended=ended,
+    )
 
 
-async def _read_once(link: Link, log: str, offset: int, limit: int, wait: float | None) -> tuple[Chunk, bool]:
+async def _read_once(
+    link: Link, log: str, offset: int, limit: int, wait: float | None
+) -> tuple[Chunk, bool]:
     """One request's worth, and whether there was more at that moment."""
-    said, data = await link.ask("read", answers.read_from_log, log=log, offset=offset, limit=limit, wait=wait)
+    said, data = await link.ask(
+        "read", answers.read_from_log, log=log, offset=offset, limit=limit, wait=wait
+    )
     if said.end - said.start != len(data) or len(data) > limit or said.end > said.total:
         raise link.distrust(f"{len(data)} bytes as [{said.start}, {said.end}) of {said.total}")
-    return Chunk(data=data, start=said.start, end=said.end, ended=said.ended), bool(data) and said.end < said.total
+    return Chunk(data=data, start=said.start, end=said.end, ended=said.ended), bool(
+        data
+    ) and said.end < said.total
 
 
 async def offset_since(link: Link, log: str, age: float) -> int:
-    """The offset at which the output of the last `age` seconds begins. Raises UnknownProcess, Unsupported."""
-    return (await link.ask("since", answers.log_offset, log=log, age=check_duration(age, "age")))[0].offset
+    """The offset at which the output of the last `age` seconds begins.
+
+    Raises UnknownProcess, Unsupported.
+    """
+    return (await link.ask("since", answers.log_offset, log=log, age=check_duration(age, "age")))[
+        0
+    ].offset
 
 
-async def follow_log(link: Link, log: str, offset: int, on_output: Callable[[bytes], object]) -> Ending:
+async def follow_log(
+    link: Link, log: str, offset: int, on_output: Callable[[bytes], object]
+) -> Ending:
     """Hands every byte over as it comes; what `on_output` raises is raised here."""
     check_callback(on_output)
     failure: BaseException | None = None
@@ -135,7 +161,9 @@ class Excerpt(NamedTuple):
     omitted: tuple[int, int] | None
 
 
-async def gather(link: Link, log: str, out: tuple[int, int, int], body: bytes, limit: int) -> Excerpt:
+async def gather(
+    link: Link, log: str, out: tuple[int, int, int], body: bytes, limit: int
+) -> Excerpt:
     """At most `limit` bytes of the output: what came with the answer, the rest read from the log."""
     total, head, tail = out
     if head + tail != len(body) or head + tail > total:
@@ -163,8 +191,12 @@ def cut_to_characters(first: bytes, last: bytes, total: int) -> Excerpt:
     return Excerpt(first + last, (len(first), total - len(last)))
 
 
-async def _read_range(link: Link, log: str, start: int, end: int, *, is_tail: bool = False) -> bytes:
-    """The bytes from `start` on, up to `end` or to the first that is missing; of a tail those behind the last hole."""
+async def _read_range(
+    link: Link, log: str, start: int, end: int, *, is_tail: bool = False
+) -> bytes:
+    """The bytes from `start` on, up to `end` or to the first that is missing; of a tail those
+    behind the last hole.
+    """
     pieces: list[bytes] = []
     at = start
     # The command has ended, and its ending is known: a shorter excerpt says so itself.

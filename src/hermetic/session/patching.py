@@ -1,4 +1,6 @@
-"""Edits of files in an environment: read, worked out in memory, and written together, or not at all."""
+"""Edits of files in an environment: read, worked out in memory, and written together, or not at
+all.
+"""
 
 import asyncio
 import contextlib
@@ -21,7 +23,8 @@ from hermetic.tools.edits.planning import diff_of, paths_of, plan
 from hermetic.tools.edits.replacing import Replaced, replace
 from hermetic.tools.edits.v4a import parse
 
-QUICK_BYTES = 2048  # of files and edit; what is longer is worked out in a thread, so that the event loop goes on
+# of files and edit; what is longer is worked out in a thread, so that the event loop goes on
+QUICK_BYTES = 2048
 
 Found = Mapping[str, FileContent | None]
 
@@ -38,7 +41,8 @@ class Patching:
         editing: asyncio.Lock,
     ) -> None:
         self._files = files
-        self._editing = editing  # held from reading to writing: who else edits here then finds what is new
+        # held from reading to writing: who else edits here then finds what is new
+        self._editing = editing
         self._given = bounds or Bounds()
         # From when a file's true path is known on, no link may lead elsewhere.
         self._bounds = msgspec.structs.replace(self._given, exact=True)
@@ -54,7 +58,9 @@ class Patching:
             content = found[path]
             if content is None:
                 raise FileNotFoundError(
-                    errno.ENOENT, "there is no such file; look for its right path, or write it", path
+                    errno.ENOENT,
+                    "there is no such file; look for its right path, or write it",
+                    path,
                 )
             done[:], change = _replaced(path, content.data, old, new, replace_all)
             return [change]
@@ -69,15 +75,21 @@ class Patching:
         if len(paths) > PATCHED_FILES:
             raise EditRefused(
                 f"the patch names {len(paths)} files, the most is {PATCHED_FILES}; split it",
-                reason="too_large", argument="patch",
-            )  # fmt: skip
+                reason="too_large",
+                argument="patch",
+            )
 
         def think(found: Found) -> list[Change]:
-            return plan(operations, {path: None if file is None else file.data for path, file in found.items()})
+            return plan(
+                operations,
+                {path: None if file is None else file.data for path, file in found.items()},
+            )
 
         return await self._edit(paths, think, len(text))
 
-    async def _edit(self, paths: Sequence[str], think: Callable[[Found], list[Change]], size: int) -> Patched:
+    async def _edit(
+        self, paths: Sequence[str], think: Callable[[Found], list[Change]], size: int
+    ) -> Patched:
         """Reads, thinks and writes, again where another writer was faster. Raises EditRefused."""
         for _ in range(PATCH_TRIES):
             with contextlib.suppress(FileChanged, FileExistsError):
@@ -86,11 +98,16 @@ class Patching:
                     return await self._try(paths, true, think, size)
         raise EditRefused(
             f"{', '.join(paths)}: others change it again and again; nothing was written, try later",
-            reason="stale", path=paths[0],
-        )  # fmt: skip
+            reason="stale",
+            path=paths[0],
+        )
 
     async def _try(
-        self, paths: Sequence[str], true: Mapping[str, str], think: Callable[[Found], list[Change]], size: int
+        self,
+        paths: Sequence[str],
+        true: Mapping[str, str],
+        think: Callable[[Found], list[Change]],
+        size: int,
     ) -> Patched:
         found = {path: await self._read(path, true[path]) for path in paths}
         size += sum(len(file.data) for file in found.values() if file is not None)
@@ -101,20 +118,28 @@ class Patching:
         return Patched(
             written=tuple(await self._write(changes, found, true)),
             diff=within(diff_of(changes), PATCH_DIFF),
-            modified=tuple(one.path for one in changes if one.before is not None and one.after is not None),
+            modified=tuple(
+                one.path for one in changes if one.before is not None and one.after is not None
+            ),
             created=tuple(one.path for one in changes if one.before is None),
             deleted=tuple(one.path for one in changes if one.after is None),
         )
 
     async def _true_paths(self, paths: Sequence[str]) -> dict[str, str]:
-        """Each path as it is without links. Raises EditRefused where two are the same file, NotPermitted."""
+        """Each path as it is without links.
+
+        Raises EditRefused where two are the same file, NotPermitted.
+        """
         true: dict[str, str] = {}
         for path in paths:
             status = await self._files.status(path, True, self._given)
             if status.path in true.values():
                 twin = next(other for other, known in true.items() if known == status.path)
                 raise EditRefused(
-                    f"{twin} and {path} are the same file; name it once", reason="conflict", path=path, argument="patch"
+                    f"{twin} and {path} are the same file; name it once",
+                    reason="conflict",
+                    path=path,
+                    argument="patch",
                 )
             true[path] = status.path
         if not self._allowed.issuperset(true.values()):
@@ -133,8 +158,10 @@ class Patching:
             if posixpath.join(above.path, name) != true[path]:
                 raise EditRefused(
                     f"{path} is a link to {true[path]}; name that file, or remove the link in the terminal",
-                    reason="conflict", path=path, argument="patch",
-                )  # fmt: skip
+                    reason="conflict",
+                    path=path,
+                    argument="patch",
+                )
 
     async def _read(self, path: str, true: str) -> FileContent | None:
         status = await self._files.status(true, True, self._bounds)
@@ -144,19 +171,24 @@ class Patching:
             raise EditRefused(
                 f"{path} has {status.size:,} bytes, the most to edit is {PATCHED_FILE:,}; "
                 "use sed or a script in the terminal",
-                reason="too_large", path=path,
-            )  # fmt: skip
+                reason="too_large",
+                path=path,
+            )
         if status.kind == "other":
             raise EditRefused(f"{path} is a device, a socket or a pipe", reason="binary", path=path)
         return await self._files.read(true, self._bounds)
 
-    async def _write(self, changes: Sequence[Change], found: Found, true: Mapping[str, str]) -> Sequence[Written]:
+    async def _write(
+        self, changes: Sequence[Change], found: Found, true: Mapping[str, str]
+    ) -> Sequence[Written]:
         steps = [_step(change, found, true) for change in changes]
         try:
             written = await self._written(steps)
         except BrokenOff:  # the answer was lost on its way; it was all done or nothing
             now = [await self._read(step.path, step.path) for step in steps]
-            if [None if file is None else file.data for file in now] != [step.content for step in steps]:
+            if [None if file is None else file.data for file in now] != [
+                step.content for step in steps
+            ]:
                 raise
             return [Written(path=step.path) for step in steps]
         for step, said in zip(steps, written, strict=True):
@@ -168,7 +200,9 @@ class Patching:
         if len(steps) > 1 or step.content is None:
             return await self._files.change(steps, self._bounds)
         return [
-            await self._files.write(step.path, step.content, expect=step.expect, mode=step.mode, bounds=self._bounds)
+            await self._files.write(
+                step.path, step.content, expect=step.expect, mode=step.mode, bounds=self._bounds
+            )
         ]
 
     async def _verify(self, step: FileChange, said: Written) -> None:
@@ -178,16 +212,22 @@ class Patching:
         with contextlib.suppress(FileNotFoundError, FileChanged):
             now = await self._files.read(step.path, self._bounds)
             if now.status.signature == said.signature and now.data != step.content:
-                raise ExecutionError(f"{step.path} was written and does not hold what was written; look at the disk")
+                raise ExecutionError(
+                    f"{step.path} was written and does not hold what was written; look at the disk"
+                )
 
 
-def _replaced(path: str, data: bytes, old: str, new: str, replace_all: bool) -> tuple[list[Replaced], Change]:
+def _replaced(
+    path: str, data: bytes, old: str, new: str, replace_all: bool
+) -> tuple[list[Replaced], Change]:
     try:
         text, encoding = decode(data)
         done = replace(text, old, new, replace_all=replace_all)
         return [done], Change(path=path, before=data, after=encoding.encode(done.text))
     except EditRefused as error:
-        raise EditRefused(f"{path}: {error}", reason=error.reason, path=path, argument="old_string") from None
+        raise EditRefused(
+            f"{path}: {error}", reason=error.reason, path=path, argument="old_string"
+        ) from None
 
 
 def _step(change: Change, found: Found, true: Mapping[str, str]) -> FileChange:

@@ -58,19 +58,33 @@ class Process:
         said, _ = await self._link.ask("status", answers.described, process=self.id)
         info = self._heard(said)
         return Status(
-            state=info.state, pid=info.pid, started=info.started, ending=info.ending, waiting_for_input=said.waiting
+            state=info.state,
+            pid=info.pid,
+            started=info.started,
+            ending=info.ending,
+            waiting_for_input=said.waiting,
         )
 
-    async def read(self, offset: int = 0, *, limit: int | None = None, wait: float | None = None) -> Chunk:
-        """Its output from `offset` on. `wait=s` waits that long for the first byte or the end; None does not wait."""
+    async def read(
+        self, offset: int = 0, *, limit: int | None = None, wait: float | None = None
+    ) -> Chunk:
+        """Its output from `offset` on.
+
+        `wait=s` waits that long for the first byte or the end; None does not wait.
+        """
         return await read_log(self._link, self.id, offset, limit, wait)
 
     async def write(self, data: str | bytes) -> None:
-        """Writes to its input; returns when the environment has accepted all of it. Raises InputClosed."""
+        """Writes to its input; returns when the environment has accepted all of it.
+
+        Raises InputClosed.
+        """
         given = encode_input(data, "data")
         await self._may_type(given)
         for piece in cut(given):
-            await self._link.ask("write", answers.done, piece, repeats=False, process=self.id, key=self._key)
+            await self._link.ask(
+                "write", answers.done, piece, repeats=False, process=self.id, key=self._key
+            )
 
     async def submit(self, text: str) -> None:
         """Writes a line: the text and a newline, on a terminal the Enter key."""
@@ -85,11 +99,15 @@ class Process:
                 argument="text",
             )
         await self._may_type(line)
-        await self._link.ask("write", answers.done, line, repeats=False, process=self.id, secret=True, key=self._key)
+        await self._link.ask(
+            "write", answers.done, line, repeats=False, process=self.id, secret=True, key=self._key
+        )
 
     async def keys(self, names: str) -> None:
         """Presses keys: `keys("ctrl-c up enter")`."""
-        application = self._info.pty and has_cursor_key(names) and await self._has_application_keys()
+        application = (
+            self._info.pty and has_cursor_key(names) and await self._has_application_keys()
+        )
         await self.write(encode_keys(names, application=application))
 
     async def close_input(self) -> None:
@@ -102,17 +120,24 @@ class Process:
         await self._link.ask("tag", answers.done, process=self.id, tag=tag)
         self._info = msgspec.structs.replace(self._info, tag=tag)
 
-    async def swap_tag(self, was: str, tag: str, *, claimed: bool = False) -> Literal["done", "changed", "claimed"]:
-        """Replaces the tag `was`. If the tag is another one by now, `info` has it, and nothing changes.
+    async def swap_tag(
+        self, was: str, tag: str, *, claimed: bool = False
+    ) -> Literal["done", "changed", "claimed"]:
+        """Replaces the tag `was`. If the tag is another one by now, `info` has it, and nothing
+        changes.
 
         `claimed=True`: nothing changes either if another client has claimed the process.
         """
-        said, _ = await self._link.ask("tag", answers.tagged, process=self.id, tag=tag, was=was, claimed=claimed)
+        said, _ = await self._link.ask(
+            "tag", answers.tagged, process=self.id, tag=tag, was=was, claimed=claimed
+        )
         self._info = msgspec.structs.replace(self._info, tag=tag if said.tag is None else said.tag)
         return "done" if said.done else "changed" if said.claimed else "claimed"
 
     async def claim(self) -> None:
-        """Claims its notices for this client; waits while the client that claimed or started it is connected."""
+        """Claims its notices for this client; waits while the client that claimed or started it is
+        connected.
+        """
         with contextlib.suppress(Unsupported):  # an older resident, where everybody tells of it
             said, _ = await self._link.ask("claim", answers.described, process=self.id)
             self._heard(said)
@@ -120,7 +145,9 @@ class Process:
     async def resize(self, rows: int, cols: int) -> None:
         """Resizes its terminal."""
         size = check_count(rows, "rows", least=1), check_count(cols, "cols", least=1)
-        await self._link.ask("resize", answers.done, process=self.id, rows=rows, cols=cols, key=self._key)
+        await self._link.ask(
+            "resize", answers.done, process=self.id, rows=rows, cols=cols, key=self._key
+        )
         self._size = size
         if self._screen is not None:
             self._screen.resize(*size)
@@ -133,12 +160,18 @@ class Process:
     async def signal(self, signal: int | str, *, tree: bool = True) -> None:
         """Sends a signal, by number or name, to its process tree or to it alone."""
         number = _signal_number(signal)
-        await self._link.ask("signal", answers.done, repeats=False, process=self.id, signal=number, tree=tree)
+        await self._link.ask(
+            "signal", answers.done, repeats=False, process=self.id, signal=number, tree=tree
+        )
 
     async def kill(self, grace: float = KILL_GRACE) -> Ending | None:
-        """Ends its process tree, TERM first and KILL after the grace; returns when no process is left."""
+        """Ends its process tree, TERM first and KILL after the grace; returns when no process is
+        left.
+        """
         check_duration(grace, "grace")
-        said, _ = await self._link.ask("kill", answers.described, process=self.id, grace=float(grace))
+        said, _ = await self._link.ask(
+            "kill", answers.described, process=self.id, grace=float(grace)
+        )
         return self._heard(said).ending
 
     async def wait(self, timeout: float | None = None) -> Ending:
@@ -150,7 +183,9 @@ class Process:
             check_duration(timeout, "timeout")
         try:
             async with asyncio.timeout(timeout or None):
-                said, _ = await self._link.ask("status" if timeout == 0 else "wait", answers.described, process=self.id)
+                said, _ = await self._link.ask(
+                    "status" if timeout == 0 else "wait", answers.described, process=self.id
+                )
         except ResidentGone as gone:
             return self._info.ending or Lost(gone.reason)
         except TimeoutError:
@@ -163,12 +198,18 @@ class Process:
         return ending
 
     async def wait_for(
-        self, text: str, *, timeout: float | None, pattern: bool = False, on: Literal["output", "screen"] = "output"
+        self,
+        text: str,
+        *,
+        timeout: float | None,
+        pattern: bool = False,
+        on: Literal["output", "screen"] = "output",
     ) -> tuple[int, int]:
-        """Offsets [start, end) of the next match in its output, or of a match on its present screen.
+        """Offsets [start, end) of the next match in its output, or of a match on its present
+        screen.
 
-        Raises: TimeoutError, and EOFError if it has ended without a match; both without effect on the process. A
-        timeout of 0 searches the present output and does not wait.
+        Raises: TimeoutError, and EOFError if it has ended without a match; both without effect on
+        the process. A timeout of 0 searches the present output and does not wait.
         """
         if timeout is not None:
             check_duration(timeout, "timeout")
@@ -181,8 +222,12 @@ class Process:
                 if match := await search(find, None if timeout == 0 else LONG_WAIT):
                     return match
         except TimeoutError:
-            raise TimeoutError(f"{text!r} did not appear within {timeout:g} s; the process was left alone") from None
-        raise EOFError(f"process {self.id} has ended, and {text!r} did not appear; read() has its output")
+            raise TimeoutError(
+                f"{text!r} did not appear within {timeout:g} s; the process was left alone"
+            ) from None
+        raise EOFError(
+            f"process {self.id} has ended, and {text!r} did not appear; read() has its output"
+        )
 
     async def screen(self) -> str:
         """Text on its terminal, one line per row."""
@@ -210,7 +255,10 @@ class Process:
         return encode_text(text, "text") + (b"\r" if self._info.pty else b"\n")
 
     async def _find_in_output(self, find: Find, wait: float | None) -> tuple[int, int] | None:
-        """None when it has ended. Raises TimeoutError when it may not wait and there is nothing more to look at."""
+        """None when it has ended.
+
+        Raises TimeoutError when it may not wait and there is nothing more to look at.
+        """
         search = Search(find, self._searched)
         while True:
             chunk = await self.read(search.position, wait=wait)
@@ -223,7 +271,10 @@ class Process:
                 raise TimeoutError
 
     async def _find_on_screen(self, find: Find, wait: float | None) -> tuple[int, int] | None:
-        """None when it has ended. Raises TimeoutError when it may not wait and there is nothing more to look at."""
+        """None when it has ended.
+
+        Raises TimeoutError when it may not wait and there is nothing more to look at.
+        """
         text = await self.screen()
         while not (match := await find(text.encode(), True)):
             assert self._screen is not None
@@ -233,18 +284,23 @@ class Process:
             if wait is None and not chunk.data:
                 raise TimeoutError
             text = (await self._shown(chunk.end)).text
-        start, end = (len(text.encode()[: -before or None].decode("utf-8", "replace")) for before in match)
+        start, end = (
+            len(text.encode()[: -before or None].decode("utf-8", "replace")) for before in match
+        )
         return start, end
 
     async def _shown(self, total: int) -> Shown:
         if self._screen is None:
-            made = await in_thread(lambda: Screen(self.read, *self._size))  # imports pyte the first time
+            # imports pyte the first time
+            made = await in_thread(lambda: Screen(self.read, *self._size))
             self._screen = self._screen or made
             self._screen.resize(*self._size)
         return await self._screen.look(total)
 
     def _still_runs(self, timeout: float | None) -> TimeoutError:
-        return TimeoutError(f"process {self.id} still runs after {timeout or 0:g} s; it was left alone")
+        return TimeoutError(
+            f"process {self.id} still runs after {timeout or 0:g} s; it was left alone"
+        )
 
     def _heard(self, said: answers.Described) -> ProcessInfo:
         if said.process.id != self.id:
@@ -262,7 +318,8 @@ def _signal_number(signal: int | str) -> int:
         name = signal.upper() if signal.upper().startswith("SIG") else f"SIG{signal.upper()}"
         if name not in signals.Signals.__members__:
             raise InvalidArgument(
-                f"no signal is called {signal!r}; give a number or a name like TERM", argument="signal"
+                f"no signal is called {signal!r}; give a number or a name like TERM",
+                argument="signal",
             )
         return int(signals.Signals[name])
     if not 1 <= check_count(signal, "signal", least=1) <= signals.NSIG:

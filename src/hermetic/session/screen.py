@@ -13,12 +13,14 @@ from hermetic.contract.limits import SCREEN_CELLS, SCREEN_REPLAY
 from hermetic.contract.process import Chunk, Shown
 
 _SECOND_SCREEN = frozenset({47, 1047, 1049})  # private modes that switch to it
-_WHOLE_SCREEN = _SECOND_SCREEN | {3}  # those that change every cell: the last is the number of columns
+# those that change every cell: the last is the number of columns
+_WHOLE_SCREEN = _SECOND_SCREEN | {3}
 _REVERSED = 5
 _APPLICATION_KEYS = 1 << 5  # as pyte writes the private mode 1
 STEP = 1 << 14  # bytes replayed before a cancelled look ends
 LAST = 1 << 16  # bytes that are replayed where all of them are too much work
-MOST_WORK = 10_000_000  # cells and lines that controls of one replay may touch; each takes a fraction of a microsecond
+# cells and lines that controls of one replay may touch; each takes a fraction of a microsecond
+MOST_WORK = 10_000_000
 MOST_SAVED = 100  # positions of the cursor
 TOO_MUCH = "the output changes the screen more often than is drawn; the screen shows the last part of it, or nothing"
 MOST_MARKS = 8  # combining characters of one cell; pyte normalises the cell again for each
@@ -31,7 +33,9 @@ _COSTS: dict[str, Callable[[Any], int]] = {
         ("erase_in_line", "insert_characters", "delete_characters", "erase_characters"),
         lambda screen: len(screen.buffer[screen.cursor.y]),
     ),
-    **dict.fromkeys(("index", "reverse_index", "insert_lines", "delete_lines"), lambda screen: screen.lines),
+    **dict.fromkeys(
+        ("index", "reverse_index", "insert_lines", "delete_lines"), lambda screen: screen.lines
+    ),
     "reset": lambda screen: screen.lines + screen.columns,
     "tab": lambda screen: len(screen.tabstops),
 }
@@ -71,7 +75,10 @@ class Screen:
         return _APPLICATION_KEYS in self._screen.mode
 
     async def look(self, total: int) -> Shown:
-        """What the screen shows once the log is replayed up to `total`, or to its end. Raises Unsupported."""
+        """What the screen shows once the log is replayed up to `total`, or to its end.
+
+        Raises Unsupported.
+        """
         rows, cols = self._size
         if rows * cols > SCREEN_CELLS:
             raise Unsupported(
@@ -113,10 +120,12 @@ class Screen:
         screen = self._screen
         return Shown(
             lines=tuple(_row(screen.buffer[y], screen.columns) for y in range(screen.lines)),
-            rows=screen.lines, cols=screen.columns,
-            cursor=(screen.cursor.y, min(screen.cursor.x, screen.columns - 1)), alternate=screen.before is not None,
+            rows=screen.lines,
+            cols=screen.columns,
+            cursor=(screen.cursor.y, min(screen.cursor.x, screen.columns - 1)),
+            alternate=screen.before is not None,
             note=self._note,
-        )  # fmt: skip
+        )
 
     async def _replay(self, chunk: Chunk) -> None:
         start = chunk.end - len(chunk.data)
@@ -130,7 +139,9 @@ class Screen:
 
 
 async def _in_thread(work: Callable[..., T], *given: object) -> T:
-    """The result of the work, done in a thread; a cancelled caller waits for its end, so that no two overlap."""
+    """The result of the work, done in a thread; a cancelled caller waits for its end, so that no
+    two overlap.
+    """
     done = asyncio.ensure_future(asyncio.to_thread(work, *given))
     try:
         return await asyncio.shield(done)
@@ -155,11 +166,14 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
         import pyte
     except ImportError:
         raise Unsupported(
-            "a screen needs the package pyte; install it with: pip install 'hermetic[screen]'", capability="screen"
+            "a screen needs the package pyte; install it with: pip install 'hermetic[screen]'",
+            capability="screen",
         ) from None
 
     class Tolerant(pyte.Screen):
-        """Takes the private forms of sequences, which pyte's own methods refuse, as not there; has a second screen."""
+        """Takes the private forms of sequences, which pyte's own methods refuse, as not there; has
+        a second screen.
+        """
 
         work = MOST_WORK  # that is left
         before: Any = None  # what was shown before a program took the whole screen
@@ -170,12 +184,16 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
                 return
             for is_mark, characters in groupby(data, combining_mark):
                 run = "".join(characters)
-                super().draw(run[: max(0, MOST_MARKS + 1 - len(self._cell_before()))] if is_mark else run)
+                super().draw(
+                    run[: max(0, MOST_MARKS + 1 - len(self._cell_before()))] if is_mark else run
+                )
 
         def _cell_before(self) -> str:
             """The text of the cell that a combining character goes to."""
             x, y = self.cursor.x, self.cursor.y
-            text: str = self.buffer[y if x else y - 1][(x or self.columns) - 1].data if x or y else ""
+            text: str = (
+                self.buffer[y if x else y - 1][(x or self.columns) - 1].data if x or y else ""
+            )
             return text
 
         def touch(self, cells: int) -> None:
@@ -190,12 +208,18 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
         # What is erased is not there: colours are not shown.
         def erase_in_line(self, how: int = 0, private: bool = False) -> None:
             line, x = self.buffer[self.cursor.y], self.cursor.x
-            for gone in [at for at in line if how == 2 or (how == 0 and at >= x) or (how == 1 and at <= x)]:
+            for gone in [
+                at for at in line if how == 2 or (how == 0 and at >= x) or (how == 1 and at <= x)
+            ]:
                 del line[gone]
 
         def erase_in_display(self, how: int = 0, *others: int, **private: bool) -> None:
             y = self.cursor.y
-            for gone in [at for at in self.buffer if how in (2, 3) or (how == 0 and at > y) or (how == 1 and at < y)]:
+            for gone in [
+                at
+                for at in self.buffer
+                if how in (2, 3) or (how == 0 and at > y) or (how == 1 and at < y)
+            ]:
                 del self.buffer[gone]
             if how in (0, 1):
                 self.erase_in_line(how)
@@ -210,10 +234,18 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
             self._move(self.cursor.x, self.cursor.x + (count or 1), 0)
 
         def _move(self, start: int, rest: int, by: int) -> None:
-            """Move the rest of the cursor's line; what lies between the start and the rest is erased."""
+            """Move the rest of the cursor's line; what lies between the start and the rest is
+            erased.
+            """
             line = self.buffer[self.cursor.y]
             kept = {at: cell for at, cell in line.items() if at < start}
-            kept.update({at + by: cell for at, cell in line.items() if at >= rest and at + by < self.columns})
+            kept.update(
+                {
+                    at + by: cell
+                    for at, cell in line.items()
+                    if at >= rest and at + by < self.columns
+                }
+            )
             line.clear()
             line.update(kept)
 
@@ -223,13 +255,23 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
 
         def set_mode(self, *modes: int, **private: bool) -> None:
             modes = self._modes(modes, **private)
-            if private.get("private") and _SECOND_SCREEN.intersection(modes) and self.before is None:
-                self.before = {y: dict(line) for y, line in self.buffer.items()}, self.cursor.y, self.cursor.x
+            if (
+                private.get("private")
+                and _SECOND_SCREEN.intersection(modes)
+                and self.before is None
+            ):
+                self.before = (
+                    {y: dict(line) for y, line in self.buffer.items()},
+                    self.cursor.y,
+                    self.cursor.x,
+                )
                 self.erase_in_display(2)
             super().set_mode(*modes, **private)
 
         def _modes(self, modes: tuple[int, ...], private: bool = False) -> tuple[int, ...]:
-            """The modes without that of reversed colours, which would change every cell and nothing that is shown."""
+            """The modes without that of reversed colours, which would change every cell and nothing
+            that is shown.
+            """
             if private and _WHOLE_SCREEN.intersection(modes):
                 self.touch(self.lines * self.columns)
             return tuple(mode for mode in modes if not private or mode != _REVERSED)
@@ -237,7 +279,11 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
         def reset_mode(self, *modes: int, **private: bool) -> None:
             modes = self._modes(modes, **private)
             super().reset_mode(*modes, **private)
-            if private.get("private") and _SECOND_SCREEN.intersection(modes) and self.before is not None:
+            if (
+                private.get("private")
+                and _SECOND_SCREEN.intersection(modes)
+                and self.before is not None
+            ):
                 lines, y, x = self.before
                 self.before = None
                 self.erase_in_display(2)
@@ -275,11 +321,17 @@ def _counted(cost: Callable[[Any], int], method: Callable[..., None]) -> Callabl
 
 
 def _tolerant(method: Callable[..., None]) -> Callable[..., None]:
-    """The method, for any numbers that a program may send; a private form that it does not know is not there."""
+    """The method, for any numbers that a program may send; a private form that it does not know is
+    not there.
+    """
     parameters = inspect.signature(method).parameters
     kinds = [parameter.kind for parameter in parameters.values()]
     knows_private = "private" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
-    most = None if inspect.Parameter.VAR_POSITIONAL in kinds else len(kinds) - 1 - ("private" in parameters)
+    most = (
+        None
+        if inspect.Parameter.VAR_POSITIONAL in kinds
+        else len(kinds) - 1 - ("private" in parameters)
+    )
 
     def call(self: Any, *numbers: int, private: bool = False) -> None:
         if not private or knows_private:
@@ -295,9 +347,10 @@ def _tolerant(method: Callable[..., None]) -> Callable[..., None]:
 
 LONGEST = 1 << 16  # bytes of a control that has not ended; a longer one is given up
 
-# Strings for other programs than a screen (DCS, SOS, PM, APC), sequences with a private mark other than "?" or with
-# intermediate bytes, and those that a byte ends which cannot belong to them. What has not ended has a name.
-# Every alternative takes the whole of what it has begun with, so that a text is gone through once.
+# Strings for other programs than a screen (DCS, SOS, PM, APC), sequences with a private mark other
+# than "?" or with intermediate bytes, and those that a byte ends which cannot belong to them. What
+# has not ended has a name. Every alternative takes the whole of what it has begun with, so that a
+# text is gone through once.
 _UNKNOWN = re.compile(
     rb"\x1b[PX^_](?:[^\x1b\x18\x1a]|\x1b(?!\\|\Z))*+(?:\x1b\\|[\x18\x1a]|(?P<string>\x1b?\Z))"
     rb"|\x1b\[[<=>][0-?]*+[ -/]*+[@-~]"

@@ -1,4 +1,6 @@
-"""Running a Python script as a process that has few of the session's variables and takes all it started with it."""
+"""Running a Python script as a process that has few of the session's variables and takes all it
+started with it.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -30,23 +32,44 @@ class ScriptStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send_modules(session: Session, name: str, data: bytes) -> None:
-    """Has the environment keep modules for scripts, the last four sets of them. Raises EnvironmentUnavailable."""
+    """Has the environment keep modules for scripts, the last four sets of them.
+
+    Raises EnvironmentUnavailable.
+    """
     await session._link.ask("modules", answers.done, data, name=name)
 
 
 async def run_script(
-    session: Session, script: ScriptStart, *, limit: int, cancel: Interruption, takers: Takers | None = None
+    session: Session,
+    script: ScriptStart,
+    *,
+    limit: int,
+    cancel: Interruption,
+    takers: Takers | None = None,
 ) -> Result:
-    """What came of the script, its streams apart; cancelling ends its whole tree first, and so does setting `cancel`.
+    """What came of the script, its streams apart; cancelling ends its whole tree first, and so does
+    setting `cancel`.
 
     `limit` is the most bytes of each stream. The takers get stdout and stderr as they come.
     """
     argv = b"\0".join(word.encode() for word in ("python3", "-c", script.boot))
     fields: Fields = {
-        "op": "run", "session": session.name, "id": next(session._ids), "text": len(argv), "argv": True,
-        "separate": True, "env": check_env(script.env), "tag": script.tag, "on_timeout": script.on_timeout,
-        "script": {"keep": list(script.keep), "warm": script.is_warm, "title": script.title, "modules": script.modules},
-    }  # fmt: skip
+        "op": "run",
+        "session": session.name,
+        "id": next(session._ids),
+        "text": len(argv),
+        "argv": True,
+        "separate": True,
+        "env": check_env(script.env),
+        "tag": script.tag,
+        "on_timeout": script.on_timeout,
+        "script": {
+            "keep": list(script.keep),
+            "warm": script.is_warm,
+            "title": script.title,
+            "modules": script.modules,
+        },
+    }
     if script.timeout is not None:
         fields["timeout"] = script.timeout
     if script.cwd is not None:

@@ -13,10 +13,12 @@ from hermetic.session import search_worker
 from hermetic.session.arguments import encode_text
 from hermetic.session.search_worker import ANSWER, NOTHING, ORDER, Window
 
-# The next piece of a text, and whether it is a new text; where a match begins and ends, in bytes before the end.
+# The next piece of a text, and whether it is a new text; where a match begins and ends, in bytes
+# before the end.
 Find = Callable[[bytes, bool], Awaitable[tuple[int, int] | None]]
 
-_CHOICES = frozenset(b"*+?{|")  # what lets a pattern match in more than one way, and then in very many
+# what lets a pattern match in more than one way, and then in very many
+_CHOICES = frozenset(b"*+?{|")
 
 
 def compile_search(text: str, *, pattern: bool) -> "re.Pattern[bytes]":
@@ -66,7 +68,9 @@ async def _elsewhere(wanted: "re.Pattern[bytes]") -> AsyncIterator[Find]:
             await orders.drain()
             found: tuple[int, int] = ANSWER.unpack(await answers.readexactly(ANSWER.size))
         except (OSError, asyncio.IncompleteReadError):
-            raise ExecutionError("the search was ended from outside; wait for the pattern again") from None
+            raise ExecutionError(
+                "the search was ended from outside; wait for the pattern again"
+            ) from None
         return None if found == NOTHING else found
 
     try:

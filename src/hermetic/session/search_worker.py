@@ -1,6 +1,8 @@
-"""The last bytes of an output, searched as they come; run as a program, for a caller who must not wait for a pattern.
+"""The last bytes of an output, searched as they come; run as a program, for a caller who must not
+wait for a pattern.
 
-A search with a pattern can take hours, and Python does nothing else meanwhile: then only a process can be ended.
+A search with a pattern can take hours, and Python does nothing else meanwhile: then only a process
+can be ended.
 """
 
 import re
@@ -28,7 +30,9 @@ class Window:
 
 
 def main() -> None:
-    """Answers orders on stdin until there are no more; the pattern and the window's size are the first two lines."""
+    """Answers orders on stdin until there are no more; the pattern and the window's size are the
+    first two lines.
+    """
     orders, answers = sys.stdin.buffer, sys.stdout.buffer
     pattern, most = (bytes.fromhex(orders.readline().decode()) for _ in range(2))
     window = Window(re.compile(pattern, re.MULTILINE), int(most))

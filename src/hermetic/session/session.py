@@ -43,23 +43,31 @@ else:
 R = TypeVar("R")
 
 Fields = dict[str, object]
-Ran = tuple[Result, answers.Ran | None]  # what came of a command, and the resident's answer where there is one
+# what came of a command, and the resident's answer where there is one
+Ran = tuple[Result, answers.Ran | None]
 
 
 class Session:
     """A shell that keeps its state from command to command: cwd, variables, functions, jobs."""
 
     def __init__(
-        self, link: Link, name: str, before: Callable[[], Awaitable[None]] | None = None,
-        guard: Guard | None = None, editing: asyncio.Lock | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        link: Link,
+        name: str,
+        before: Callable[[], Awaitable[None]] | None = None,
+        guard: Guard | None = None,
+        editing: asyncio.Lock | None = None,
+    ) -> None:
         self._link = link
         self._name = name
         self._before = before  # every command and process
-        self._judged: Judged | None = None  # the state in which commands may begin; None: they were not judged
-        self._guard = guard  # who has to allow commands, input and writes; None: the caller is trusted
+        # the state in which commands may begin; None: they were not judged
+        self._judged: Judged | None = None
+        # who has to allow commands, input and writes; None: the caller is trusted
+        self._guard = guard
         self._files = Files(link, name)
-        self._editing = editing or asyncio.Lock()  # edits of this caller wait for each other, and need not try again
+        # edits of this caller wait for each other, and need not try again
+        self._editing = editing or asyncio.Lock()
         tag = secrets.token_hex(3)  # other callers of the same resident choose ids too
         self._ids = map(f"{tag}-{{}}".format, itertools.count(1))
 
@@ -88,9 +96,10 @@ class Session:
     ) -> Result:
         """Runs a command and returns its result when it has ended.
 
-        Cancelling ends the command's process tree first; so does setting `cancel`, and the result is `Cancelled`.
-        `on_output` gets output as it comes, on the event loop. `tag` is a short text that is stored with it.
-        Raises: InvalidArgument, EnvironmentUnavailable; nothing was started then.
+        Cancelling ends the command's process tree first; so does setting `cancel`, and the result
+        is `Cancelled`. `on_output` gets output as it comes, on the event loop. `tag` is a short
+        text that is stored with it. Raises: InvalidArgument, EnvironmentUnavailable; nothing was
+        started then.
         """
         text, is_argv = encode_command(command)
         fields: Fields = {"op": "run", "text": len(text)}
@@ -148,10 +157,10 @@ class Session:
     ) -> Process:
         """Starts a process in the background, with this session's cwd and exported variables.
 
-        `stdin` is "pipe" (write to it later), "null", or the whole input. A known `id` returns
-        the existing process. `tag` is a short text that is stored with it. `personal`: a person's terminal, with which
-        all its processes end.
-        Raises: InvalidArgument, Unsupported, EnvironmentUnavailable.
+        `stdin` is "pipe" (write to it later), "null", or the whole input. A known `id` returns the
+        existing process. `tag` is a short text that is stored with it. `personal`: a person's
+        terminal, with which all its processes end. Raises: InvalidArgument, Unsupported,
+        EnvironmentUnavailable.
         """
         text, is_argv = encode_command(command)
         chosen = next(self._ids) if id is None else check_id(id)
@@ -181,7 +190,8 @@ class Session:
             try:
                 said = await self._with_command(fields, text, data, self._start)
             except Stalled:
-                if id is None:  # its caller cannot know it: should the resident start it yet, it ends it
+                # its caller cannot know it: should the resident start it yet, it ends it
+                if id is None:
                     self._link.mention("kill", process=chosen)
                 raise
             return Process(self._link, said.process, self._guard)
@@ -189,10 +199,15 @@ class Session:
         return await self._begin(command, fields, send, stdin=data, env=env, cwd=cwd)
 
     def _begin(
-        self, command: str | Sequence[str], fields: Fields, send: Callable[[Fields, Judged | None], Awaitable[R]],
+        self,
+        command: str | Sequence[str],
+        fields: Fields,
+        send: Callable[[Fields, Judged | None], Awaitable[R]],
         **met: Any,
-    ) -> Awaitable[R]:  # fmt: skip
-        """What `send` returns once the command was judged; again where the session has changed in between."""
+    ) -> Awaitable[R]:
+        """What `send` returns once the command was judged; again where the session has changed in
+        between.
+        """
 
         async def attempt() -> R:
             judged = self._judged
@@ -219,9 +234,11 @@ class Session:
         return SessionState(cwd=said.cwd, env=self._link.decode(answers.exports, body))
 
     async def reset(self) -> bool:
-        """Ends the session's running commands and its shells; its next command starts from the login state.
+        """Ends the session's running commands and its shells; its next command starts from the
+        login state.
 
-        Processes of `start` and background jobs of earlier commands continue. False: there was nothing to end.
+        Processes of `start` and background jobs of earlier commands continue. False: there was
+        nothing to end.
         """
         said, _ = await self._link.ask("end_session", answers.session_ended, session=self._name)
         return said.ended
@@ -231,7 +248,10 @@ class Session:
         await self.reset()
 
     async def read_file(self, path: str) -> str:
-        """A file's content as text; invalid UTF-8 is replaced. Raises FileNotFoundError and other OSErrors."""
+        """A file's content as text; invalid UTF-8 is replaced.
+
+        Raises FileNotFoundError and other OSErrors.
+        """
         return (await self._files.read(path)).data.decode("utf-8", "replace")
 
     async def read_bytes(self, path: str) -> bytes:
@@ -243,38 +263,64 @@ class Session:
         return await self._files.read(path, bounds)
 
     async def read_lines(
-        self, path: str, first: int = 1, count: int = 500, *, width: int = 8000, budget: int = FRAME_BODY,
+        self,
+        path: str,
+        first: int = 1,
+        count: int = 500,
+        *,
+        width: int = 8000,
+        budget: int = FRAME_BODY,
         bounds: Bounds | None = None,
-    ) -> FilePage:  # fmt: skip
+    ) -> FilePage:
         """Lines of a file of any size, and their total number.
 
         Lines are cut to `width` bytes, the whole to `budget` bytes. Raises OSErrors, NotPermitted.
         """
         check_count(first, "first", least=1)
-        return await self._files.lines(path, first, check_count(count, "count"), width, budget, bounds)
+        return await self._files.lines(
+            path, first, check_count(count, "count"), width, budget, bounds
+        )
 
     async def list_names(self, path: str, *, bounds: Bounds | None = None) -> list[str]:
         """The names in a directory, sorted, at most 10,000. Raises OSErrors, NotPermitted."""
         return await self._files.names(path, bounds)
 
     async def search_files(
-        self, pattern: str, path: str = ".", *, target: Literal["content", "files"] = "content",
-        output_mode: Literal["content", "files_only", "count"] = "content", glob: str | None = None, limit: int = 50,
-        offset: int = 0, context: int = 0, timeout: float = 60.0, ripgrep: bool = True, bounds: Bounds | None = None,
-    ) -> Findings:  # fmt: skip
+        self,
+        pattern: str,
+        path: str = ".",
+        *,
+        target: Literal["content", "files"] = "content",
+        output_mode: Literal["content", "files_only", "count"] = "content",
+        glob: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+        context: int = 0,
+        timeout: float = 60.0,
+        ripgrep: bool = True,
+        bounds: Bounds | None = None,
+    ) -> Findings:
         """Lines that match a regular expression, or files whose name matches a glob.
 
-        ripgrep is used where the environment has it, unless `ripgrep=False`. Raises OSErrors, TimeoutError,
-        InvalidArgument for a pattern that cannot be searched for, NotPermitted.
+        ripgrep is used where the environment has it, unless `ripgrep=False`. Raises OSErrors,
+        TimeoutError, InvalidArgument for a pattern that cannot be searched for, NotPermitted.
         """
         wish: Fields = {
-            "pattern": pattern, "target": target, "mode": output_mode, "glob": glob, "ripgrep": ripgrep,
-            "limit": check_count(limit, "limit", least=1), "offset": check_count(offset, "offset"),
-            "context": check_count(context, "context"), "seconds": check_positive(timeout, "timeout"),
-        }  # fmt: skip
+            "pattern": pattern,
+            "target": target,
+            "mode": output_mode,
+            "glob": glob,
+            "ripgrep": ripgrep,
+            "limit": check_count(limit, "limit", least=1),
+            "offset": check_count(offset, "offset"),
+            "context": check_count(context, "context"),
+            "seconds": check_positive(timeout, "timeout"),
+        }
         return await self._files.search(path, bounds, wish)
 
-    async def file_status(self, path: str, *, missing: bool = False, bounds: Bounds | None = None) -> FileStatus:
+    async def file_status(
+        self, path: str, *, missing: bool = False, bounds: Bounds | None = None
+    ) -> FileStatus:
         """Status of a file; with `missing` a missing file is no error, and its kind says so.
 
         Raises: FileNotFoundError and other OSErrors, NotPermitted.
@@ -282,37 +328,60 @@ class Session:
         return await self._files.status(path, missing, bounds)
 
     async def write_file(
-        self, path: str, content: str | bytes, *, expect: str | None = None, mode: int | None = None,
+        self,
+        path: str,
+        content: str | bytes,
+        *,
+        expect: str | None = None,
+        mode: int | None = None,
         bounds: Bounds | None = None,
-    ) -> Written:  # fmt: skip
+    ) -> Written:
         """Writes a whole file atomically; missing parent directories are created.
 
-        A replaced file keeps its owner and mode. With `expect` it is replaced only if it still has that signature; ""
-        is the signature of a missing file.
-        Raises: FileChanged, NotPermitted, OSErrors.
+        A replaced file keeps its owner and mode. With `expect` it is replaced only if it still has
+        that signature; "" is the signature of a missing file. Raises: FileChanged, NotPermitted,
+        OSErrors.
         """
         data = encode_input(content, "content")
         await self._may_write(path)
         return await self._files.write(path, data, expect=expect, mode=mode, bounds=bounds)
 
-    async def delete_file(self, path: str, *, expect: str | None = None, bounds: Bounds | None = None) -> Written:
+    async def delete_file(
+        self, path: str, *, expect: str | None = None, bounds: Bounds | None = None
+    ) -> Written:
         """Deletes a file; a link itself is deleted. Raises FileChanged, NotPermitted, OSErrors."""
         await self._may_write(path)
         return await self._files.delete(path, expect, bounds)
 
     async def move_file(
-        self, path: str, target: str, *, expect: str | None = None, replace: bool = False, bounds: Bounds | None = None
+        self,
+        path: str,
+        target: str,
+        *,
+        expect: str | None = None,
+        replace: bool = False,
+        bounds: Bounds | None = None,
     ) -> Written:
-        """Moves a file. Raises FileChanged if the target exists and `replace` is False, NotPermitted, OSErrors."""
+        """Moves a file.
+
+        Raises FileChanged if the target exists and `replace` is False, NotPermitted, OSErrors.
+        """
         await self._may_write(path, target)
         return await self._files.move(path, target, expect, replace, bounds)
 
     async def patch(
-        self, path: str | None = None, old_string: str | None = None, new_string: str | None = None, *,
-        replace_all: bool = False, patch: str | None = None, bounds: Bounds | None = None,
+        self,
+        path: str | None = None,
+        old_string: str | None = None,
+        new_string: str | None = None,
+        *,
+        replace_all: bool = False,
+        patch: str | None = None,
+        bounds: Bounds | None = None,
         oversight: Oversight | None = None,
-    ) -> Patched:  # fmt: skip
-        """Edits files, all or none: replaces `old_string` by `new_string` at `path`, or applies a V4A `patch`.
+    ) -> Patched:
+        """Edits files, all or none: replaces `old_string` by `new_string` at `path`, or applies a
+        V4A `patch`.
 
         The old text must occur once, unless `replace_all`; white space and typography may differ.
         Raises: EditRefused, NotPermitted, OSErrors.
@@ -320,7 +389,9 @@ class Session:
         edits = patching.Patching(self._files, bounds, self._guard, oversight, self._editing)
         if patch is not None:
             if (path, old_string, new_string) != (None, None, None):
-                raise InvalidArgument("give either patch, or path, old_string and new_string", argument="patch")
+                raise InvalidArgument(
+                    "give either patch, or path, old_string and new_string", argument="patch"
+                )
             return await edits.patch(patch)
         if path is None or old_string is None or new_string is None:
             raise InvalidArgument("give path, old_string and new_string, or patch", argument="path")
@@ -340,13 +411,19 @@ class Session:
             await self._guard.write(paths)
 
     async def _run(
-        self, call: Call[answers.Ran], most: int, cancel: asyncio.Event | None, takers: Takers | None = None
+        self,
+        call: Call[answers.Ran],
+        most: int,
+        cancel: asyncio.Event | None,
+        takers: Takers | None = None,
     ) -> Ran:
         await self._link.recover()
         future = self._link.send(call)
         live = None if takers is None else LiveOutput(self._link, call, takers)
         try:
-            said, body = await (future if cancel is None else self._answer_or_stop(call, future, cancel))
+            said, body = await (
+                future if cancel is None else self._answer_or_stop(call, future, cancel)
+            )
             if live is not None:
                 await live.drain(said)
         except asyncio.CancelledError:
@@ -391,28 +468,43 @@ class Session:
         except asyncio.CancelledError:
             if (answer := await self._link.stop(call)) and not answer[0].existing:
                 # No other client knows its id.
-                self._link.send(Call({"op": "kill", "process": answer[0].process.id}, answers.described)).cancel()
+                self._link.send(
+                    Call({"op": "kill", "process": answer[0].process.id}, answers.described)
+                ).cancel()
             raise
         return said
 
     async def _with_command(
-        self, fields: Fields, text: bytes, data: bytes | None, send: Callable[[Fields, bytes], Awaitable[R]]
+        self,
+        fields: Fields,
+        text: bytes,
+        data: bytes | None,
+        send: Callable[[Fields, bytes], Awaitable[R]],
     ) -> R:
-        """What `send` returns; what does not fit into its frame of command and input is in a blob sent before."""
+        """What `send` returns; what does not fit into its frame of command and input is in a blob
+        sent before.
+        """
         if len(text) > FRAME_BODY:
             return await self._with_blob(
-                text, lambda blob: self._with_command({**fields, "text": 0, "command": blob}, b"", data, send)
+                text,
+                lambda blob: self._with_command(
+                    {**fields, "text": 0, "command": blob}, b"", data, send
+                ),
             )
         if data is None:
             return await send(fields, text)
         if len(text) + len(data) <= INLINE_INPUT:
             return await send({**fields, "stdin": "inline"}, text + data)
-        return await self._with_blob(data, lambda blob: send({**fields, "stdin": "blob", "blob": blob}, text))
+        return await self._with_blob(
+            data, lambda blob: send({**fields, "stdin": "blob", "blob": blob}, text)
+        )
 
     def _with_blob(self, data: bytes, use: Callable[[str], Awaitable[R]]) -> Awaitable[R]:
         return with_blob(self._link, lambda: cut(data), use)
 
-    async def _result(self, call: Call[answers.Ran], said: answers.Ran, body: bytes, most: int) -> Result:
+    async def _result(
+        self, call: Call[answers.Ran], said: answers.Ran, body: bytes, most: int
+    ) -> Result:
         log = said.log or str(call.fields["id"])
         total, head, tail = said.out
         excerpt, separate = Excerpt(body, None), None
@@ -421,7 +513,9 @@ class Session:
             separate = await gather(self._link, f"{log}/err", said.err, body[head + tail :], most)
         elif not total == head + tail == len(body) <= most:
             excerpt = await gather(self._link, log, said.out, body, most)
-        process = await self.process(said.ending.process_id) if isinstance(said.ending, Yielded) else None
+        process = (
+            await self.process(said.ending.process_id) if isinstance(said.ending, Yielded) else None
+        )
         return Result(
             data=excerpt.data,
             ending=self._ending(said.ending),
@@ -440,7 +534,9 @@ class Session:
 
     def _ending(self, ending: Ending) -> Ending:
         """A signal that came because the environment was closed is nothing the command did."""
-        return Lost(ENDED_BY_US) if self._link.is_ending and isinstance(ending, Signalled) else ending
+        return (
+            Lost(ENDED_BY_US) if self._link.is_ending and isinstance(ending, Signalled) else ending
+        )
 
 
 def as_judged(session: Session, judged: Judged | None) -> Session:
@@ -460,13 +556,20 @@ def _add_place(fields: Fields, cwd: str | None, env: Mapping[str, str] | None) -
 
 def _check_on_timeout(value: str) -> str:
     if value not in ("kill", "yield"):
-        raise InvalidArgument(f'on_timeout must be "kill" or "yield", not {value!r}', argument="on_timeout")
+        raise InvalidArgument(
+            f'on_timeout must be "kill" or "yield", not {value!r}', argument="on_timeout"
+        )
     return value
 
 
 def _lost(call: Call[answers.Ran], gone: ResidentGone) -> Result:
     """The result of a command whose resident went away under it."""
     return Result(
-        data=b"", ending=Lost(gone.reason), duration=0.0, cwd="", total_bytes=0, log=str(call.fields["id"]),
+        data=b"",
+        ending=Lost(gone.reason),
+        duration=0.0,
+        cwd="",
+        total_bytes=0,
+        log=str(call.fields["id"]),
         notes=(f"{gone}",),
-    )  # fmt: skip
+    )

@@ -1,4 +1,6 @@
-"""A process's terminal as a person uses it: viewed within a window, and driven by one person at a time."""
+"""A process's terminal as a person uses it: viewed within a window, and driven by one person at a
+time.
+"""
 
 import asyncio
 import secrets
@@ -14,8 +16,9 @@ from hermetic.link.link import Link
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 
-# Variables with which an interactive bash reports where a command begins and how it ended (OSC 133), unless its own
-# startup files set them. They are for that bash alone: the first prompt stops their export.
+# Variables with which an interactive bash reports where a command begins and how it ended (OSC
+# 133), unless its own startup files set them. They are for that bash alone: the first prompt stops
+# their export.
 BASH_MARKS = {
     "PS0": r"\e]133;C\a${BASH:0:$((__hermetic_runs=1, 0))}",
     "PROMPT_COMMAND": (
@@ -28,8 +31,8 @@ BASH_MARKS = {
 class View:
     """Output of a process as one viewer takes it: no byte comes before it is allowed.
 
-    `take(start, data)` gets the bytes in order. A `start` beyond the last end means that the bytes between fell out of
-    the log. `take` must not raise.
+    `take(start, data)` gets the bytes in order. A `start` beyond the last end means that the bytes
+    between fell out of the log. `take` must not raise.
     """
 
     def __init__(self, link: Link, call: Viewing) -> None:
@@ -60,12 +63,20 @@ class View:
 
 
 class Terminal(Process):
-    """A process that a person views and drives. While a person drives it, input of all others is refused."""
+    """A process that a person views and drives.
+
+    While a person drives it, input of all others is refused.
+    """
 
     _driving: Driving | None = None
 
-    def view(self, take: Callable[[int, bytes], None], *, offset: int, until: int, pace: bool = False) -> View:
-        """Its output from `offset` on, at first up to `until`. `pace`: it prints no faster than its fastest viewer."""
+    def view(
+        self, take: Callable[[int, bytes], None], *, offset: int, until: int, pace: bool = False
+    ) -> View:
+        """Its output from `offset` on, at first up to `until`.
+
+        `pace`: it prints no faster than its fastest viewer.
+        """
         return View(self._link, Viewing(self.id, offset, take, until=until, pace=pace))
 
     async def runs_something(self) -> bool:
@@ -83,11 +94,13 @@ class Terminal(Process):
         driving = self._driving
         return driving is not None and driving.began.done() and not driving.future.done()
 
-    def type(self, data: bytes, *, secret: bool = False) -> "asyncio.Future[tuple[answers.Done, bytes]]":
+    def type(
+        self, data: bytes, *, secret: bool = False
+    ) -> "asyncio.Future[tuple[answers.Done, bytes]]":
         """Sends input at once; the future is done when the environment has accepted it.
 
-        Input is written in the order of these calls; where it is judged, one call has to be done before the next.
-        Raises EnvironmentUnavailable.
+        Input is written in the order of these calls; where it is judged, one call has to be done
+        before the next. Raises EnvironmentUnavailable.
         """
         if self._guard is not None:
             return asyncio.ensure_future(self._type_judged(data, secret))
@@ -99,7 +112,12 @@ class Terminal(Process):
         `done(error)` is called when the environment has accepted it, in the order of the calls.
         """
         driving = self._driving
-        if driving is None or not driving.types or self._guard is not None or not self._link.tell(driving, {}, data):
+        if (
+            driving is None
+            or not driving.types
+            or self._guard is not None
+            or not self._link.tell(driving, {}, data)
+        ):
             return False
         driving.typing.append(done)
         return True
@@ -120,13 +138,14 @@ class Terminal(Process):
     async def drive(self, name: str, ended: Callable[[str], None] = lambda reason: None) -> None:
         """Takes control for a person, also from another person. Raises ExecutionError.
 
-        `ended(reason)` is called when the control ends: "given", "taken", "expired", "ended" with the process, or
-        "lost" with the environment.
+        `ended(reason)` is called when the control ends: "given", "taken", "expired", "ended" with
+        the process, or "lost" with the environment.
         """
         key = secrets.token_hex(16)
         driving = Driving(self.id, key, name)
         answer = self._link.send(driving)
-        self._driving, self._key = driving, key  # input that is sent from now on reaches the resident after it
+        # input that is sent from now on reaches the resident after it
+        self._driving, self._key = driving, key
         answer.add_done_callback(lambda _: self._drive_ended(driving, ended))
         began = driving.began
         either: list[asyncio.Future[Any]] = [began, answer]
@@ -138,7 +157,9 @@ class Terminal(Process):
         if not began.done():
             began.cancel()
             answer.result()
-            raise Driven(f"process {self.id} was taken over by another person at once", process_id=self.id)
+            raise Driven(
+                f"process {self.id} was taken over by another person at once", process_id=self.id
+            )
 
     async def give(self, note: str = "") -> None:
         """Gives control back, with a note for the program that uses the process."""
@@ -146,7 +167,9 @@ class Terminal(Process):
             await self._link.ask("give", answers.done, process=self.id, note=note, key=self._key)
 
     def leave(self) -> None:
-        """The person's connection is gone: the control ends after a while, unless the person takes it again."""
+        """The person's connection is gone: the control ends after a while, unless the person takes
+        it again.
+        """
         driving, self._driving = self._driving, None
         self._key = ""
         if driving is not None and not driving.future.done():
@@ -162,7 +185,9 @@ class Terminal(Process):
         reason: str = "lost"
         try:
             reason = answer.result()[0].reason
-            driving.interrupt(Driven(f"process {self.id} is not driven by you any more", process_id=self.id))
+            driving.interrupt(
+                Driven(f"process {self.id} is not driven by you any more", process_id=self.id)
+            )
         except ExecutionError as error:
             driving.interrupt(error)
         if driving.began.done():

@@ -1,6 +1,8 @@
-"""Tracks the terminal modes that a program's output sets, and undoes them, or sets them in another terminal.
+"""Tracks the terminal modes that a program's output sets, and undoes them, or sets them in another
+terminal.
 
-Only modes that were set are undone: leaving an alternate screen that was never entered would move the cursor.
+Only modes that were set are undone: leaving an alternate screen that was never entered would move
+the cursor.
 """
 
 import re
@@ -9,16 +11,23 @@ MOST_PENDING = 256  # bytes of a sequence that is cut by the end of a piece
 
 # Control sequences (ESC [ … final), single escapes, character sets (ESC ( x), shift out and in.
 _SEQUENCE = re.compile(
-    rb"\x1b(?:\[([?><=]?)([0-9;:]*)([ !\"$']?)([@-~])|([=>78c])|([()*+])(.))|(\x0e)|(\x0f)", re.DOTALL
+    rb"\x1b(?:\[([?><=]?)([0-9;:]*)([ !\"$']?)([@-~])|([=>78c])|([()*+])(.))|(\x0e)|(\x0f)",
+    re.DOTALL,
 )
 _CUT = re.compile(rb"\x1b(?:\[[?><=]?[0-9;:]*[ !\"$']?|[()*+])?\Z")
 
 _ALTERNATE = frozenset({47, 1047, 1049})
 # Private modes that are on in a fresh terminal: the cursor is seen, lines wrap.
 _ON_AT_FIRST = frozenset({7, 25})
-# What a program sets for its own screen: cursor keys, origin, wrapping, blinking, the cursor, mouse, focus, paste.
+# What a program sets for its own screen: cursor keys, origin, wrapping, blinking, the cursor,
+# mouse, focus, paste.
 _UNDONE = frozenset(
-    (*(1, 3, 5, 6, 7, 9, 12, 25, 45, 66, 69), *range(1000, 1008), *(1015, 1016), *(2004, 2026, 2031, 2048))
+    (
+        *(1, 3, 5, 6, 7, 9, 12, 25, 45, 66, 69),
+        *range(1000, 1008),
+        *(1015, 1016),
+        *(2004, 2026, 2031, 2048),
+    )
 )
 
 
@@ -29,7 +38,8 @@ class TerminalModes:
         self._pending = b""
         self._there = b""  # the sequence that is being taken
         self._changed: set[int] = set()  # private modes that are not as in a fresh terminal
-        self._others: dict[str, tuple[bytes, bytes]] = {}  # other state → the sequences that reset and set it
+        # other state → the sequences that reset and set it
+        self._others: dict[str, tuple[bytes, bytes]] = {}
 
     def __repr__(self) -> str:
         return f"<TerminalModes {sorted(self._changed)} {sorted(self._others)}>"
@@ -45,7 +55,9 @@ class TerminalModes:
     def undo(self) -> bytes:
         """The sequences that reset the terminal; empty where nothing is set."""
         modes = sorted(self._changed - _ALTERNATE)
-        private = b"".join(b"\x1b[?%d%s" % (mode, b"h" if mode in _ON_AT_FIRST else b"l") for mode in modes)
+        private = b"".join(
+            b"\x1b[?%d%s" % (mode, b"h" if mode in _ON_AT_FIRST else b"l") for mode in modes
+        )
         screen = b"".join(b"\x1b[?%dl" % mode for mode in sorted(self._changed & _ALTERNATE))
         return private + b"".join(back for back, _ in self._others.values()) + screen
 
@@ -53,7 +65,9 @@ class TerminalModes:
         """The sequences that set a fresh terminal likewise; empty where nothing is set."""
         screen = b"".join(b"\x1b[?%dh" % mode for mode in sorted(self._changed & _ALTERNATE))
         modes = sorted(self._changed - _ALTERNATE)
-        private = b"".join(b"\x1b[?%d%s" % (mode, b"l" if mode in _ON_AT_FIRST else b"h") for mode in modes)
+        private = b"".join(
+            b"\x1b[?%d%s" % (mode, b"l" if mode in _ON_AT_FIRST else b"h") for mode in modes
+        )
         return screen + b"".join(there for _, there in self._others.values()) + private
 
     def _take(self, match: "re.Match[bytes]") -> None:

@@ -20,7 +20,10 @@ MOST_COMPLAINT = 1000  # characters that are shown of tar's errors
 
 
 async def upload_tree(environment: Environment, source: str, target: str) -> None:
-    """Copies a directory of this machine to `target` inside, whose own files stay. Raises ExecutionError, OSErrors."""
+    """Copies a directory of this machine to `target` inside, whose own files stay.
+
+    Raises ExecutionError, OSErrors.
+    """
     with tempfile.TemporaryFile() as archive:
         await asyncio.to_thread(_pack, source, archive)
         await unpack_inside(environment, archive, target)
@@ -35,8 +38,13 @@ async def download_tree(environment: Environment, source: str, target: str) -> N
         await asyncio.to_thread(_unpack, archive, target)
 
 
-async def pack_inside(environment: Environment, directory: str, *, without: Sequence[str] = ()) -> IO[bytes]:
-    """A temporary file with the archive of a directory inside, without these paths in it. Raises ExecutionError."""
+async def pack_inside(
+    environment: Environment, directory: str, *, without: Sequence[str] = ()
+) -> IO[bytes]:
+    """A temporary file with the archive of a directory inside, without these paths in it.
+
+    Raises ExecutionError.
+    """
     excluded = [f"--exclude=./{path}" for path in without]
     archive = tempfile.TemporaryFile()  # noqa: SIM115  # the caller closes it
     try:
@@ -53,7 +61,10 @@ async def pack_inside(environment: Environment, directory: str, *, without: Sequ
 
 
 async def unpack_inside(environment: Environment, archive: IO[bytes], directory: str) -> None:
-    """Unpacks an archive into a directory inside, which is made if missing. Raises ExecutionError."""
+    """Unpacks an archive into a directory inside, which is made if missing.
+
+    Raises ExecutionError.
+    """
     quoted = shlex.quote(directory)
     process = await environment.start(f"mkdir -p -- {quoted} && exec tar -xf - -C {quoted}")
     with contextlib.suppress(InputClosed):  # tar has ended, and says why
@@ -68,7 +79,11 @@ async def _check(environment: Environment, process: Process, complaints: str) ->
     ending = await process.wait()
     if ending.exit_code != 0:
         complaint = (await environment.read_log(complaints)).data.decode(errors="replace")
-        advice = "; there is no tar in this environment: copy single files" if ending.exit_code == 127 else ""
+        advice = (
+            "; there is no tar in this environment: copy single files"
+            if ending.exit_code == 127
+            else ""
+        )
         raise ExecutionError(f"tar {ending}: {one_line(complaint, MOST_COMPLAINT)}{advice}")
 
 
@@ -79,7 +94,9 @@ def _pack(directory: str, packed: IO[bytes]) -> None:
 
 
 def _unpack(packed: IO[bytes], directory: str) -> None:
-    """Extracts what an environment has packed: only files, directories and links that stay inside the directory."""
+    """Extracts what an environment has packed: only files, directories and links that stay inside
+    the directory.
+    """
     packed.seek(0)
     os.makedirs(directory, exist_ok=True)
     try:
@@ -94,11 +111,18 @@ def _unpack(packed: IO[bytes], directory: str) -> None:
 def _inside(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo:
     """Python's own filter, which also refuses members and targets of hard links below a link.
 
-    An archive of a tree has none, and older Pythons misjudge where a very long chain of links leads.
+    An archive of a tree has none, and older Pythons misjudge where a very long chain of links
+    leads.
     """
     member = tarfile.data_filter(member, directory)
-    for path in (posixpath.dirname(member.name), *([posixpath.dirname(member.linkname)] if member.islnk() else [])):
+    for path in (
+        posixpath.dirname(member.name),
+        *([posixpath.dirname(member.linkname)] if member.islnk() else []),
+    ):
         parts = path.split("/")
-        if any(os.path.islink(os.path.join(directory, *parts[:count])) for count in range(1, len(parts) + 1)):
+        if any(
+            os.path.islink(os.path.join(directory, *parts[:count]))
+            for count in range(1, len(parts) + 1)
+        ):
             raise tarfile.OutsideDestinationError(member, path)
     return member

@@ -1,4 +1,7 @@
-"""What an environment and its processes use: CPU time, memory and ports, as the resident reads them from /proc."""
+"""What an environment and its processes use:
+
+CPU time, memory and ports, as the resident reads them from /proc.
+"""
 
 from hermetic.contract.errors import EnvironmentUnavailable, UnknownProcess, Unsupported
 from hermetic.link import answers
@@ -15,7 +18,9 @@ async def usage_of(environment: Environment) -> answers.Usage | None:
 
 
 async def tree_of(environment: Environment, process: str) -> answers.Tree:
-    """The processes of a job, parents first, and their ports; none if it is forgotten, or the resident is older."""
+    """The processes of a job, parents first, and their ports; none if it is forgotten, or the
+    resident is older.
+    """
     try:
         return (await link_of(environment).ask("tree", answers.tree, process=process))[0]
     except (UnknownProcess, Unsupported):

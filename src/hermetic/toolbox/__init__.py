@@ -1,7 +1,8 @@
-"""The tools by name, for many tasks: JSON in, JSON text out, never an exception for what a model can act on.
+"""The tools by name, for many tasks: JSON in, JSON text out, never an exception for what a model
+can act on.
 
-`parts` has what a toolbox works with. Its import and that of the policy take longer than an event loop may be held:
-a running loop gets it from a thread.
+`parts` has what a toolbox works with. Its import and that of the policy take longer than an event
+loop may be held: a running loop gets it from a thread.
 """
 
 from __future__ import annotations
@@ -56,17 +57,20 @@ _log = logging.getLogger("hermetic.toolbox")
 
 
 class Toolbox:
-    """The tools that models call. Use it in `async with`, or close it; it belongs to one event loop.
+    """The tools that models call. Use it in `async with`, or close it; it belongs to one event
+    loop.
 
-    `policy`: "ask" asks the approver about dangerous acts, and refuses them where there is none; "deny" refuses them;
-    "allow" refuses only hardline acts and what a rule denies; "sandbox-first" runs in a sandbox and asks for what is
-    to leave it; "off" judges nothing. Arguments override `settings`.
+    `policy`: "ask" asks the approver about dangerous acts, and refuses them where there is none;
+    "deny" refuses them; "allow" refuses only hardline acts and what a rule denies; "sandbox-first"
+    runs in a sandbox and asks for what is to leave it; "off" judges nothing. Arguments override
+    `settings`.
 
-    The task "default" belongs to this toolbox: no other program finds it, and it ends with `close`. A task with any
-    other id is shared by all programs of the user that name it.
+    The task "default" belongs to this toolbox: no other program finds it, and it ends with `close`.
+    A task with any other id is shared by all programs of the user that name it.
 
-    Raises ConfigError for an unknown kind. One for a wrong option or setting is raised here too, or, in the first
-    toolbox of a program that is made while its event loop runs, by `async with` or the first call.
+    Raises ConfigError for an unknown kind. One for a wrong option or setting is raised here too,
+    or, in the first toolbox of a program that is made while its event loop runs, by `async with` or
+    the first call.
     """
 
     def __init__(
@@ -116,14 +120,18 @@ class Toolbox:
         """Adds a tool. Raises ConfigError when the name is taken, unless `replace=True`."""
         made = self._make()
         if tool.name in made.tools and not replace:
-            raise ConfigError(f"there is a tool {tool.name!r}; pass replace=True to put this one in its place")
+            raise ConfigError(
+                f"there is a tool {tool.name!r}; pass replace=True to put this one in its place"
+            )
         made.tools[tool.name] = tool
         made.own -= {tool.name}
 
     def schemas(self, form: Form = "openai") -> list[Fields]:
         """Schemas of all tools for a model's API."""
         if form not in ("openai", "anthropic", "mcp"):
-            raise InvalidArgument(f"no form is called {form!r}; there are openai, anthropic, mcp", argument="form")
+            raise InvalidArgument(
+                f"no form is called {form!r}; there are openai, anthropic, mcp", argument="form"
+            )
         return [tool.schema(form) for tool in self._make().usable()]
 
     async def call(
@@ -134,7 +142,10 @@ class Toolbox:
         task_id: str = DEFAULT_TASK,
         script_tools: Collection[str] | None = None,
     ) -> str:
-        """The answer as JSON text. `script_tools` are the only tools that a script of this call may use; None: all."""
+        """The answer as JSON text.
+
+        `script_tools` are the only tools that a script of this call may use; None: all.
+        """
         made = self._made or await self._loaded()
         # Callbacks that are due, such as an answer to an approval request, run first.
         for _ in range(2):
@@ -153,7 +164,9 @@ class Toolbox:
             why = f"the answer has {len(text):,} characters, too many, and could not be kept: {error or 'interrupted'}"
             return _as_json({**_failed(why), "output": text[: parts.PREVIEW]})
 
-    async def _call_from_script(self, task_id: str, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _call_from_script(
+        self, task_id: str, name: str, arguments: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         return await self._run(name, arguments, self._make().task(task_id, is_scripted=True))
 
     async def _run(self, name: str, arguments: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
@@ -177,7 +190,9 @@ class Toolbox:
             if not running:
                 self._running.pop(task.id, None)
 
-    async def _answer(self, tool: Tool[Any], arguments: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
+    async def _answer(
+        self, tool: Tool[Any], arguments: Mapping[str, Any], task: Task
+    ) -> Mapping[str, Any]:
         try:
             self._make().check_held(task.id)
             return await tool.run(task, tool.read(arguments))
@@ -197,7 +212,9 @@ class Toolbox:
         if isinstance(error, ConfigError):
             return _failed(str(error), "disabled")
         if isinstance(error, Interrupted):
-            return _failed("interrupted by the user before anything was done", "interrupted") | {"exit_code": 130}
+            return _failed("interrupted by the user before anything was done", "interrupted") | {
+                "exit_code": 130
+            }
         if isinstance(error, ExecutionError | OSError):
             return _failed(str(error))
         _log.error("the tool %s failed", tool.name, exc_info=error)
@@ -225,17 +242,24 @@ class Toolbox:
         if made.is_lost(task_id) or await made.borrow(task_id).unopened() is not None:
             return []
         async with made.borrow(task_id) as environment:
-            known = [info for info in await environment.processes() if info.is_running and info.started >= since]
+            known = [
+                info
+                for info in await environment.processes()
+                if info.is_running and info.started >= since
+            ]
             return [info.id for info in known if read_wishes(info.tag) or info.left]
 
     async def kill_all(self, task_id: str | None = None, *, since: float = 0.0) -> int:
-        """Kills the processes that the tools started, of one task or of all open ones; returns how many.
+        """Kills the processes that the tools started, of one task or of all open ones; returns how
+        many.
 
-        With `since`, seconds as `time.time()` counts them, only those that began then or later, by the clock of their
-        environment.
+        With `since`, seconds as `time.time()` counts them, only those that began then or later, by
+        the clock of their environment.
         """
         tasks = (await self._loaded()).fleet.tasks if task_id is None else [task_id]
-        counts = await asyncio.gather(*(self._kill_task(id, since) for id in tasks), return_exceptions=True)
+        counts = await asyncio.gather(
+            *(self._kill_task(id, since) for id in tasks), return_exceptions=True
+        )
         for count in counts:
             if isinstance(count, BaseException):
                 raise count
@@ -270,7 +294,10 @@ class Toolbox:
                 pass
 
     async def close(self, *, remove: bool = False) -> None:
-        """Closes everything. The task "default" ends, others live on by their lease, unless `remove=True`."""
+        """Closes everything.
+
+        The task "default" ends, others live on by their lease, unless `remove=True`.
+        """
         if self._made is not None:
             await self._made.close(remove=remove)
 

@@ -80,7 +80,9 @@ class Parts:
         wanted = {**own, **(options or {})}
         mode: Mode = chosen.approvals.mode if policy is None or policy == "off" else policy
         is_sandboxed = mode == "sandbox-first" and kind == "local"
-        self.fleet = Fleet("sandbox", **_sandboxed(wanted)) if is_sandboxed else Fleet(kind, **wanted)
+        self.fleet = (
+            Fleet("sandbox", **_sandboxed(wanted)) if is_sandboxed else Fleet(kind, **wanted)
+        )
         self.outside = Fleet(kind, **wanted) if is_sandboxed else None  # around the sandboxes
         self.apart = Fleet("sandbox")  # for scripts that run apart from what their tools act on
         owns_all = not chosen.environment.across_processes
@@ -107,7 +109,9 @@ class Parts:
         self.sudo = SudoAnswers(Passwords(password, ask_password, chosen.sudo.timeout), self._learn)
         self._activity = on_activity
         webhooks = [] if webhook is None else [Webhook(webhook)]
-        self.notices = Notices(self._show, webhooks if on_notice is None else [on_notice, *webhooks])
+        self.notices = Notices(
+            self._show, webhooks if on_notice is None else [on_notice, *webhooks]
+        )
         self.code = CodeMode(
             code or code_options(chosen),
             self.usable,
@@ -129,16 +133,27 @@ class Parts:
             approval_tool(self.approvals),
         )
         self.own = frozenset(tool.name for tool in tools)
-        self.tools = {tool.name: tool for tool in (*tools, *Web(chosen.web, os.environ, _denied_hosts(chosen)).tools())}
+        self.tools = {
+            tool.name: tool
+            for tool in (*tools, *Web(chosen.web, os.environ, _denied_hosts(chosen)).tools())
+        }
         # Where processes of earlier callers are followed.
         self._rearmed: WeakSet[Environment] = WeakSet()
         self._caller = secrets.token_hex(4)
 
     def usable(self) -> list[Tool[Any]]:
         """The tools that are not disabled."""
-        return [tool for tool in self.tools.values() if tool.missing is None or tool.missing() is None]
+        return [
+            tool for tool in self.tools.values() if tool.missing is None or tool.missing() is None
+        ]
 
-    def task(self, task_id: str, *, is_scripted: bool = False, script_tools: Collection[str] | None = None) -> Task:
+    def task(
+        self,
+        task_id: str,
+        *,
+        is_scripted: bool = False,
+        script_tools: Collection[str] | None = None,
+    ) -> Task:
         """One call's task."""
         outside = self.outside
         return Task(
@@ -171,13 +186,20 @@ class Parts:
         return is_lost(self.fleet, task_id)
 
     async def _meet(self, task_id: str, environment: Environment) -> None:
-        """Notes for the task that its environment is another one; follows processes of earlier callers there."""
+        """Notes for the task that its environment is another one; follows processes of earlier
+        callers there.
+        """
         if environment in self._rearmed:
             return
         self._rearmed.add(environment)
         record, history = record_of(environment), self.histories.of(task_id)
-        is_first, start = not history.resident, record.options.get("cwd") or record.options.get("workspace") or "?"
-        if history.meet(record.resident, start, separate_files=environment.isolation.separate_files):
+        is_first, start = (
+            not history.resident,
+            record.options.get("cwd") or record.options.get("workspace") or "?",
+        )
+        if history.meet(
+            record.resident, start, separate_files=environment.isolation.separate_files
+        ):
             self.files.forget_task(task_id)
         if is_first and (directories := directory_elsewhere(self.fleet, task_id, environment)):
             history.notes.append(_ELSEWHERE.format(task_id, *directories))
@@ -206,7 +228,9 @@ class Parts:
 
 
 async def keep_long(task: Task, text: str) -> Fields | None:
-    """The start of an answer that is too long, and the id by which the process tool reads all of it; None: it fits."""
+    """The start of an answer that is too long, and the id by which the process tool reads all of
+    it; None: it fits.
+    """
     if len(text) <= RESULT:
         return None
     id = await keep(task, text, "result")
@@ -234,13 +258,24 @@ def _outside_of(task_id: str) -> str:
 
 def _sandboxed(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a sandbox around the directory that a local environment would begin in."""
-    kept = {name: value for name, value in options.items() if name in ("env", "lease", "unattended", "login")}
-    return {**kept, **({"workspace": os.path.abspath(options["cwd"])} if options.get("cwd") else {})}
+    kept = {
+        name: value
+        for name, value in options.items()
+        if name in ("env", "lease", "unattended", "login")
+    }
+    return {
+        **kept,
+        **({"workspace": os.path.abspath(options["cwd"])} if options.get("cwd") else {}),
+    }
 
 
 def _denied_hosts(settings: Settings) -> list[str]:
     """Hosts that need an approval in commands: the web tools do not request one."""
-    return [rule.network for rule in settings.approvals.rules if rule.network and rule.decision != "allow"]
+    return [
+        rule.network
+        for rule in settings.approvals.rules
+        if rule.network and rule.decision != "allow"
+    ]
 
 
 def _limits_of(settings: Settings) -> ToolLimits:

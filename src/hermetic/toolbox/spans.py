@@ -1,7 +1,7 @@
 """Spans of tool calls for OpenTelemetry, in programs that use it.
 
-Nothing is imported: where the program has not loaded the API, no span can be wanted. A span holds names and numbers,
-never the text of a command or its output.
+Nothing is imported: where the program has not loaded the API, no span can be wanted. A span holds
+names and numbers, never the text of a command or its output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     Report = Callable[[Mapping[str, Any]], None]
 
 API = "opentelemetry.trace"
-FIELDS = {"exit_code": "process.exit.code", "status": "hermetic.status", "session_id": "hermetic.process"}
+FIELDS = {
+    "exit_code": "process.exit.code",
+    "status": "hermetic.status",
+    "session_id": "hermetic.process",
+}
 
 
 def tool_span(tool: str, task: str, kind: str) -> AbstractContextManager[Report]:
@@ -30,7 +34,9 @@ def tool_span(tool: str, task: str, kind: str) -> AbstractContextManager[Report]
 @contextmanager
 def _span(api: Any, tool: str, task: str, kind: str) -> Iterator[Report]:
     attributes = {"hermetic.tool": tool, "hermetic.task": task, "hermetic.environment.kind": kind}
-    with api.get_tracer("hermetic", VERSION).start_as_current_span(f"hermetic {tool}", attributes=attributes) as span:
+    with api.get_tracer("hermetic", VERSION).start_as_current_span(
+        f"hermetic {tool}", attributes=attributes
+    ) as span:
 
         def report(answer: Mapping[str, Any]) -> None:
             for field, name in FIELDS.items():

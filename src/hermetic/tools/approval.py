@@ -19,7 +19,9 @@ class ApprovalArguments(msgspec.Struct, frozen=True, kw_only=True):
 
     count: Annotated[int, about("How many, at most 1000.")]
     under: Annotated[str, about("A directory: files below it may be changed.")] = ""
-    command: Annotated[list[str], about("A program and its first words, such as git push origin.")] = []
+    command: Annotated[
+        list[str], about("A program and its first words, such as git push origin.")
+    ] = []
     reason: Annotated[str, about("Why, in one sentence for the user.")] = ""
 
 
@@ -28,7 +30,9 @@ async def request_approval(task: Task, asked: ApprovalArguments) -> Fields:
     if (gate := task.gate) is not None:
         words, why = asked.command, asked.reason
         await task.decide(
-            lambda place: gate.batch(task.id, place, count=asked.count, under=asked.under, words=words, why=why)
+            lambda place: gate.batch(
+                task.id, place, count=asked.count, under=asked.under, words=words, why=why
+            )
         )
     return {"status": "approved", "count": asked.count, "error": None}
 
@@ -41,5 +45,9 @@ def approval_tool(approvals: Approvals) -> Tool[ApprovalArguments]:
         ApprovalArguments,
         request_approval,
         answers="{status: str, error?: str}",
-        missing=lambda: None if approvals.can_ask and approvals.settings.mode != "deny" else "nobody can be asked",
+        missing=lambda: (
+            None
+            if approvals.can_ask and approvals.settings.mode != "deny"
+            else "nobody can be asked"
+        ),
     )

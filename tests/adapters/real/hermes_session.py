@@ -1,7 +1,8 @@
-"""A process of the real Hermes Agent without its model: tools are dispatched, and Hermes' own modules use what is open.
+"""A process of the real Hermes Agent without its model: tools are dispatched, and Hermes' own
+modules use what is open.
 
-`python -m tests.adapters.real.hermes_session KIND IMAGE HOME WORK` prints what it saw as JSON. Settings come from the
-configuration file alone.
+`python -m tests.adapters.real.hermes_session KIND IMAGE HOME WORK` prints what it saw as JSON.
+Settings come from the configuration file alone.
 """
 
 import asyncio
@@ -16,9 +17,7 @@ from typing import Any
 Fields = dict[str, Any]
 
 # One pixel.
-PNG = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)  # fmt: skip
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 def configure(kind: str, image: str, home: Path, work: Path) -> str:
@@ -32,7 +31,10 @@ def configure(kind: str, image: str, home: Path, work: Path) -> str:
         "terminal": terminal,
         "approvals": {"mode": "manual", "deny": ["*forbidden*"]},
         "code_execution": {"max_tool_calls": 1},
-        "plugins": {"enabled": ["hermetic"], "entries": {"hermetic": {"allow_tool_override": True}}},
+        "plugins": {
+            "enabled": ["hermetic"],
+            "entries": {"hermetic": {"allow_tool_override": True}},
+        },
     }
     home.mkdir(parents=True)
     (home / "config.yaml").write_text(json.dumps(config))  # JSON is YAML
@@ -46,7 +48,9 @@ def call(tool: str, task: str = "main", **arguments: Any) -> Fields:
     from tools.registry import registry
 
     more = {"enabled_tools": ["terminal"]} if tool == "execute_code" else {}
-    answer: Fields = json.loads(registry.dispatch(tool, arguments, task_id=task, session_id=task, **more))
+    answer: Fields = json.loads(
+        registry.dispatch(tool, arguments, task_id=task, session_id=task, **more)
+    )
     return answer
 
 
@@ -101,25 +105,45 @@ def apart(inside: str, image: str) -> Fields:
     }
 
     def session(number: int) -> Fields:
-        set_session_vars(platform="telegram", chat_id=str(number), user_id="u", thread_id="t", session_key=f"k{number}")
+        set_session_vars(
+            platform="telegram",
+            chat_id=str(number),
+            user_id="u",
+            thread_id="t",
+            session_key=f"k{number}",
+        )
         said = terminal(f"echo ${{MINE-none}}; MINE={number}", f"s{number}")["output"]
-        started = terminal("sleep 1; echo over; exit 5", f"s{number}", background=True, notify_on_complete=True)
+        started = terminal(
+            "sleep 1; echo over; exit 5", f"s{number}", background=True, notify_on_complete=True
+        )
         [watcher] = process_registry.pending_watchers
         process_registry.pending_watchers.clear()
         asked = {"active": process_registry.has_active_for_session(f"k{number}")}
-        event, record = process_registry.completion_queue.get(timeout=60), process_registry.get(started["session_id"])
+        event, record = (
+            process_registry.completion_queue.get(timeout=60),
+            process_registry.get(started["session_id"]),
+        )
         deadline = time.monotonic() + 60
         while not record.exited and time.monotonic() < deadline:
             time.sleep(0.02)  # as the gateway's watcher does
         return {
             "said": said,
             "watcher": watcher["session_id"] == started["session_id"],
-            "route": [watcher[name] for name in ("platform", "chat_id", "user_id", "thread_id", "session_key")],
-            "ended": [record.exited, record.exit_code, event["session_id"] == started["session_id"]],
+            "route": [
+                watcher[name]
+                for name in ("platform", "chat_id", "user_id", "thread_id", "session_key")
+            ],
+            "ended": [
+                record.exited,
+                record.exit_code,
+                event["session_id"] == started["session_id"],
+            ],
             **asked,
         }
 
-    return seen | {"gateway": [contextvars.copy_context().run(session, number) for number in (1, 2)]}
+    return seen | {
+        "gateway": [contextvars.copy_context().run(session, number) for number in (1, 2)]
+    }
 
 
 def ended() -> Fields:
@@ -139,7 +163,11 @@ def main() -> None:
     from hermes_cli.plugins import discover_plugins
 
     discover_plugins()
-    seen = {"configured": configured(inside), "modules": by_own_modules(inside), "apart": apart(inside, image)}
+    seen = {
+        "configured": configured(inside),
+        "modules": by_own_modules(inside),
+        "apart": apart(inside, image),
+    }
     seen["ended"] = ended()
     print(json.dumps(seen), flush=True)
 

@@ -1,4 +1,7 @@
-"""The Claude Agent SDK and the Claude Code that it bundles, with a scripted model. Needs `claude-agent-sdk`."""
+"""The Claude Agent SDK and the Claude Code that it bundles, with a scripted model.
+
+Needs `claude-agent-sdk`.
+"""
 
 import json
 from pathlib import Path
@@ -28,12 +31,14 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 async def test_claude_code_works_with_hermetics_tools(tmp_path: Path) -> None:
-    model = ScriptedModel([
-        uses("mcp__hermetic__terminal", command="cd / && export A=1; echo $((6 * 7))"),
-        uses("mcp__hermetic__terminal", command="pwd; echo $A"),
-        uses("mcp__hermetic__terminal", command="rm -rf /"),
-        says("It is 42."),
-    ])  # fmt: skip
+    model = ScriptedModel(
+        [
+            uses("mcp__hermetic__terminal", command="cd / && export A=1; echo $((6 * 7))"),
+            uses("mcp__hermetic__terminal", command="pwd; echo $A"),
+            uses("mcp__hermetic__terminal", command="rm -rf /"),
+            says("It is 42."),
+        ]
+    )
     async with model.serving(), hermetic.Toolbox() as toolbox:
         options = agent_options(toolbox, env={"ANTHROPIC_BASE_URL": model.url}, cwd=str(tmp_path))
         messages = [message async for message in query(prompt="go", options=options)]
@@ -50,7 +55,9 @@ async def test_claude_code_works_with_hermetics_tools(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_docs_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ScriptedModel([uses("mcp__hermetic__terminal", command="echo $((6 * 7))"), says("It is 42.")])
+    model = ScriptedModel(
+        [uses("mcp__hermetic__terminal", command="echo $((6 * 7))"), says("It is 42.")]
+    )
     with model.serving_in_thread():
         monkeypatch.setenv("ANTHROPIC_BASE_URL", model.url)
         run_example("Claude Agent SDK")

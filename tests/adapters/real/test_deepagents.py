@@ -29,7 +29,10 @@ class ScriptedModel(GenericFakeChatModel):
 def scripted(*calls: tuple[str, dict[str, Any]], end: str = "done") -> ScriptedModel:
     """A model that calls these tools one after the other."""
     turns = [
-        AIMessage(content="", tool_calls=[{"name": name, "args": arguments, "id": f"c{at}", "type": "tool_call"}])
+        AIMessage(
+            content="",
+            tool_calls=[{"name": name, "args": arguments, "id": f"c{at}", "type": "tool_call"}],
+        )
         for at, (name, arguments) in enumerate(calls)
     ]
     return ScriptedModel(messages=iter([*turns, AIMessage(content=end)]))
@@ -52,7 +55,9 @@ def root(backend: HermeticBackend) -> str:
 
 
 def test_the_example_of_the_docs_runs() -> None:
-    run_example("deepagents", model=scripted(("execute", {"command": "echo $((6 * 7))"}), end="It is 42."))
+    run_example(
+        "deepagents", model=scripted(("execute", {"command": "echo $((6 * 7))"}), end="It is 42.")
+    )
 
 
 async def test_a_model_uses_the_tools(backend: HermeticBackend, root: str) -> None:
@@ -110,8 +115,12 @@ def test_pages_of_a_file_fit_the_protocol(backend: HermeticBackend, root: str) -
 
 
 async def test_cancelling_ends_the_process_tree(backend: HermeticBackend, root: str) -> None:
-    running = asyncio.create_task(backend.aexecute(f"sh -c 'echo $$ > {root}/pid; exec sleep 61.5'"))
-    pid = (await backend.aexecute(f"until [ -s {root}/pid ]; do sleep 0.1; done; cat {root}/pid")).output.strip()
+    running = asyncio.create_task(
+        backend.aexecute(f"sh -c 'echo $$ > {root}/pid; exec sleep 61.5'")
+    )
+    pid = (
+        await backend.aexecute(f"until [ -s {root}/pid ]; do sleep 0.1; done; cat {root}/pid")
+    ).output.strip()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
-from e2b import AsyncSandbox, CommandExitException, NotFoundException, PtySize, Sandbox, SandboxQuery, TimeoutException
+from e2b import (
+    AsyncSandbox,
+    CommandExitException,
+    NotFoundException,
+    PtySize,
+    Sandbox,
+    SandboxQuery,
+    TimeoutException,
+)
 from e2b.sandbox.filesystem.filesystem import FileType
 
 from tests.adapters.examples import run_example
@@ -76,8 +84,12 @@ def test_commands(sandbox: Sandbox) -> None:
     assert len(big.stdout) == 3_000_000
 
 
-def test_a_background_command_streams_and_is_left_found_typed_into_and_killed(sandbox: Sandbox) -> None:
-    handle = sandbox.commands.run("echo up; while read line; do echo got $line; done", background=True, stdin=True)
+def test_a_background_command_streams_and_is_left_found_typed_into_and_killed(
+    sandbox: Sandbox,
+) -> None:
+    handle = sandbox.commands.run(
+        "echo up; while read line; do echo got $line; done", background=True, stdin=True
+    )
     assert next(iter(handle))[0] == "up\n"
     handle.disconnect()
     [listed] = sandbox.commands.list()
@@ -119,8 +131,15 @@ def test_files(sandbox: Sandbox) -> None:
     with pytest.raises(NotFoundException):
         sandbox.files.read("m/2")
     assert httpx.get(sandbox.download_url("folder/one.txt"), trust_env=False).text == "eins\r\n"
-    assert httpx.get(sandbox.download_url("folder/one.txt").replace("one", "two"), trust_env=False).status_code == 401
-    httpx.post(sandbox.upload_url("up"), files={"file": ("up", b"signed")}, trust_env=False).raise_for_status()
+    assert (
+        httpx.get(
+            sandbox.download_url("folder/one.txt").replace("one", "two"), trust_env=False
+        ).status_code
+        == 401
+    )
+    httpx.post(
+        sandbox.upload_url("up"), files={"file": ("up", b"signed")}, trust_env=False
+    ).raise_for_status()
     assert sandbox.files.read("up") == "signed"
 
 
@@ -128,7 +147,9 @@ def test_a_directory_is_watched(sandbox: Sandbox) -> None:
     sandbox.files.make_dir("watched")
     handle = sandbox.files.watch_dir("watched")
     sandbox.files.write("watched/new", "x")
-    assert [(event.name, event.type.value) for event in handle.get_new_events()] == [("new", "create")]
+    assert [(event.name, event.type.value) for event in handle.get_new_events()] == [
+        ("new", "create")
+    ]
     handle.stop()
 
 
@@ -145,7 +166,9 @@ def test_a_terminal(sandbox: Sandbox) -> None:
 
 
 def test_a_sandbox_is_paused_and_resumed_with_its_processes(sandbox: Sandbox) -> None:
-    handle = sandbox.commands.run("while :; do date +%s%N > tick; sleep 0.05; done", background=True)
+    handle = sandbox.commands.run(
+        "while :; do date +%s%N > tick; sleep 0.05; done", background=True
+    )
     sandbox.commands.run("until [ -e tick ]; do sleep 0.05; done")
     sandbox.pause()
     assert sandbox.is_running() is False
@@ -172,8 +195,12 @@ def test_the_asynchronous_sdk() -> None:
     async def main() -> None:
         sandbox = await AsyncSandbox.create(timeout=300)
         events: list[str] = []
-        handle = await sandbox.files.watch_dir(".", on_event=lambda event: events.append(event.name))
-        done = await asyncio.gather(*(sandbox.commands.run(f"echo {n} > f{n}; echo {n}") for n in range(5)))
+        handle = await sandbox.files.watch_dir(
+            ".", on_event=lambda event: events.append(event.name)
+        )
+        done = await asyncio.gather(
+            *(sandbox.commands.run(f"echo {n} > f{n}; echo {n}") for n in range(5))
+        )
         assert [one.stdout for one in done] == [f"{n}\n" for n in range(5)]
         async with asyncio.timeout(SECONDS):
             while len(set(events)) < 5:  # noqa: ASYNC110

@@ -1,4 +1,7 @@
-"""Trials of Harbor with its oracle agent, which runs a task's own solution. Needs `harbor`, and Python 3.12 for it."""
+"""Trials of Harbor with its oracle agent, which runs a task's own solution.
+
+Needs `harbor`, and Python 3.12 for it.
+"""
 
 import os
 import shutil
@@ -45,7 +48,9 @@ def task(tmp_path: Path) -> Iterator[Path]:
         (home / file).write_text(text)
     yield home
     for engine in filter(shutil.which, ("docker", "podman")):
-        found = subprocess.run([engine, "images", "-q", f"hermetic-harbor-{name}"], capture_output=True, text=True)
+        found = subprocess.run(
+            [engine, "images", "-q", f"hermetic-harbor-{name}"], capture_output=True, text=True
+        )
         if ids := found.stdout.split():
             subprocess.run([engine, "rmi", "-f", *ids], capture_output=True)
 
@@ -58,7 +63,9 @@ async def started(tmp_path: Path) -> AsyncIterator[HermeticEnvironment]:
         environment_name="test",
         session_id="test__session",
         trial_paths=TrialPaths(tmp_path / "trial"),
-        task_env_config=TaskEnvironment(docker_image=need_variable("IMAGE_BASE"), workdir="/tmp", memory_mb=512),
+        task_env_config=TaskEnvironment(
+            docker_image=need_variable("IMAGE_BASE"), workdir="/tmp", memory_mb=512
+        ),
         network_policy=NetworkPolicy(network_mode=NetworkMode.NO_NETWORK),
     )
     assert isinstance(made, HermeticEnvironment)
@@ -104,6 +111,10 @@ async def test_commands_and_files(started: HermeticEnvironment, tmp_path: Path) 
     await started.download_dir("/srv/in", tmp_path / "down")
     await started.download_file("/srv/in/second", tmp_path / "second")
     assert sorted(os.listdir(tmp_path / "down")) == ["d", "second"]
-    assert (tmp_path / "down" / "d" / "file").read_text() == (tmp_path / "second").read_text() == "text"
+    assert (
+        (tmp_path / "down" / "d" / "file").read_text()
+        == (tmp_path / "second").read_text()
+        == "text"
+    )
     routes: Any = await started.exec("cat /proc/net/route | tail -n +2")
     assert routes.stdout == ""  # no network

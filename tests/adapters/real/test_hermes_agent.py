@@ -1,4 +1,7 @@
-"""The real Hermes Agent runs a scripted task with the plugin, and without it. Run where `hermes-agent` is installed."""
+"""The real Hermes Agent runs a scripted task with the plugin, and without it.
+
+Run where `hermes-agent` is installed.
+"""
 
 import importlib
 import inspect
@@ -18,7 +21,11 @@ IMAGE = os.environ.get("IMAGE_TOOLS", "")
 
 # Names of the package that `hermetic.hermes` has too, by the module that defines them.
 NAMES = {
-    "tools.code_execution_tool": ("build_execute_code_schema", "execute_code", "generate_hermes_tools_module"),
+    "tools.code_execution_tool": (
+        "build_execute_code_schema",
+        "execute_code",
+        "generate_hermes_tools_module",
+    ),
     "tools.environments.base": ("BaseEnvironment", "set_activity_callback"),
     "tools.environments.daytona": ("DaytonaEnvironment",),
     "tools.environments.docker": ("DockerEnvironment", "find_docker", "reap_orphan_containers"),
@@ -28,28 +35,45 @@ NAMES = {
     "tools.environments.ssh": ("SSHEnvironment",),
     "tools.process_registry": ("ProcessRegistry", "ProcessSession"),
     "tools.terminal_tool": (
-        "check_terminal_requirements", "cleanup_all_environments", "cleanup_vm", "clear_task_env_overrides",
-        "register_task_env_overrides", "set_approval_callback", "set_sudo_password_callback", "terminal_tool",
+        "check_terminal_requirements",
+        "cleanup_all_environments",
+        "cleanup_vm",
+        "clear_task_env_overrides",
+        "register_task_env_overrides",
+        "set_approval_callback",
+        "set_sudo_password_callback",
+        "terminal_tool",
     ),
-}  # fmt: skip
-# Arguments that differ on purpose: the one argument of setters has a longer name, a task ends with its container, and
-# a record holds nothing of the package's own way to run a process.
+}
+# Arguments that differ on purpose: the one argument of setters has a longer name, a task ends with
+# its container, and a record holds nothing of the package's own way to run a process.
 OTHERWISE = {
-    "cleanup_vm.force_remove", "set_activity_callback.cb", "set_approval_callback.cb", "set_sudo_password_callback.cb",
-    "ProcessSession.host_start_time", "ProcessSession.max_output_chars", "ProcessSession.process",
+    "cleanup_vm.force_remove",
+    "set_activity_callback.cb",
+    "set_approval_callback.cb",
+    "set_sudo_password_callback.cb",
+    "ProcessSession.host_start_time",
+    "ProcessSession.max_output_chars",
+    "ProcessSession.process",
     "SingularityEnvironment.cwd",
-}  # fmt: skip
+}
 
 
 def arguments(function: Any) -> dict[str, Any]:
     """Public arguments and their defaults."""
     found = inspect.signature(function).parameters.values()
-    return {one.name: one.default for one in found if not one.name.startswith("_") and one.name != "self"}
+    return {
+        one.name: one.default
+        for one in found
+        if not one.name.startswith("_") and one.name != "self"
+    }
 
 
 def differing(name: str, theirs: Any, ours: Any) -> list[str]:
     """Arguments of a function of the package that ours lacks, or has with another default."""
-    takes_all = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(ours).parameters.values())
+    takes_all = any(
+        one.kind is one.VAR_KEYWORD for one in inspect.signature(ours).parameters.values()
+    )
     mine, found = arguments(ours), []
     for argument, default in arguments(theirs).items():
         if argument == "kwargs" or (argument not in mine and takes_all):
@@ -65,7 +89,11 @@ def test_the_module_has_the_names_and_arguments_of_the_package() -> None:
         for name in names:
             theirs, ours = getattr(importlib.import_module(home), name), getattr(hermes, name)
             found.update(differing(name, theirs, ours))
-            methods = [word for word in dir(theirs) if not word.startswith("_")] if inspect.isclass(theirs) else []
+            methods = (
+                [word for word in dir(theirs) if not word.startswith("_")]
+                if inspect.isclass(theirs)
+                else []
+            )
             for method in methods:
                 if inspect.isfunction(function := getattr(theirs, method)):
                     found.update(differing(f"{name}.{method}", function, getattr(ours, method)))
@@ -79,10 +107,17 @@ def test_a_task_ends_as_it_does_with_hermes_alone(kind: str) -> None:
     found = {step["step"]: step["outcome"] for step in ours["steps"]}
     expected = {step["step"]: step["outcome"] for step in alone["steps"]}
     # A command that exceeds its timeout goes on as a process here.
-    assert (found.pop("timeout"), expected.pop("timeout")) == (["yielded", ["before"]], [124, ["before"]])
+    assert (found.pop("timeout"), expected.pop("timeout")) == (
+        ["yielded", ["before"]],
+        [124, ["before"]],
+    )
     assert found == expected
     assert (ours["toolset"], alone["toolset"]) == ("hermetic", "terminal")
-    assert all("log" in step["answer"] for step in ours["steps"] if step["step"] in ("foreground", "run it"))
+    assert all(
+        "log" in step["answer"]
+        for step in ours["steps"]
+        if step["step"] in ("foreground", "run it")
+    )
     assert len(ours["asked"]) == len(alone["asked"]) == 2
     for side in (ours, alone):
         assert side["notice"].startswith("[IMPORTANT: Background process proc_")
@@ -91,19 +126,39 @@ def test_a_task_ends_as_it_does_with_hermes_alone(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["local", "docker"])
-def test_settings_tasks_sessions_and_hermes_own_modules_are_wired_through(kind: str, tmp_path: Path) -> None:
+def test_settings_tasks_sessions_and_hermes_own_modules_are_wired_through(
+    kind: str, tmp_path: Path
+) -> None:
     (work := tmp_path / "work").mkdir()
     work.chmod(0o777)
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("TERMINAL_")}
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith("TERMINAL_")
+    }
     done = subprocess.run(
-        [sys.executable, "-m", "tests.adapters.real.hermes_session", kind, IMAGE, tmp_path / "home", work],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+        [
+            sys.executable,
+            "-m",
+            "tests.adapters.real.hermes_session",
+            kind,
+            IMAGE,
+            tmp_path / "home",
+            work,
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
         env={**variables, "HOME": str(tmp_path)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads(done.stdout)
     inside = str(work) if kind == "local" else "/workspace"
-    assert seen["configured"] == {"cwd": f"{inside}\n", "passed": "yes no\n", "denied": "blocked", "calls": 1}
+    assert seen["configured"] == {
+        "cwd": f"{inside}\n",
+        "passed": "yes no\n",
+        "denied": "blocked",
+        "calls": 1,
+    }
     assert seen["modules"] == {
         "image": ["image/png", "file" if kind == "local" else "container"],
         "stored": "200000",
@@ -134,16 +189,28 @@ def test_the_command_line_loads_the_plugin_in_its_own_order(tmp_path: Path) -> N
     model = Model(script)
     model.until = len(script)
     config: dict[str, Any] = {
-        "model": {"default": "fake", "provider": "custom", "base_url": model.url, "api_key": "none"},
-        "plugins": {"enabled": ["hermetic"], "entries": {"hermetic": {"allow_tool_override": True}}},
+        "model": {
+            "default": "fake",
+            "provider": "custom",
+            "base_url": model.url,
+            "api_key": "none",
+        },
+        "plugins": {
+            "enabled": ["hermetic"],
+            "entries": {"hermetic": {"allow_tool_override": True}},
+        },
     }
     (home / "config.yaml").write_text(json.dumps(config))
     hermes = Path(sys.executable).parent / "hermes"
     done = subprocess.run(
         [hermes, "-z", "go", "--toolsets", "terminal,file,code_execution"],
-        cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+        cwd=work,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
         env={**os.environ, "HERMES_HOME": str(home), "HOME": str(tmp_path)},
-    )  # fmt: skip
+    )
     model.shutdown()
     assert done.returncode == 0, done.stderr[-2000:]
     answers = dict(model.results)

@@ -1,4 +1,7 @@
-"""Inspect's own checks of a sandbox provider, and an evaluation. Run in an environment that has `inspect_ai`."""
+"""Inspect's own checks of a sandbox provider, and an evaluation.
+
+Run in an environment that has `inspect_ai`.
+"""
 
 import os
 from collections.abc import AsyncIterator
@@ -24,8 +27,9 @@ CONFIGS = {
     "docker": HermeticConfig(kind="docker", image=IMAGE),
     "docker-user": HermeticConfig(kind="docker", image=IMAGE, user="1000:1000"),
 }
-# What the user model of a kind makes impossible: root may read and write anything on this machine and in a container
-# (in a sandbox it has no such right), and but for root of a container no user may become another one.
+# What the user model of a kind makes impossible: root may read and write anything on this machine
+# and in a container (in a sandbox it has no such right), and but for root of a container no user
+# may become another one.
 ROOT_MAY = (
     "test_read_file_not_allowed",
     "test_write_text_file_without_permissions",
@@ -55,7 +59,8 @@ async def sandbox_env(request: pytest.FixtureRequest) -> AsyncIterator[SandboxEn
 
 def scripted(command: str) -> Model:
     """A model that runs a command and then answers."""
-    usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else a tokenizer is downloaded
+    # else a tokenizer is downloaded
+    usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
     outputs = [
         ModelOutput.for_tool_call("mockllm/model", "bash", {"command": command}),
         ModelOutput.from_content("mockllm/model", "It is 42."),

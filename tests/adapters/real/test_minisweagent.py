@@ -20,14 +20,21 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def scripted(*commands: str) -> DeterministicModel:
     """A model that runs these commands."""
-    return DeterministicModel(outputs=[make_output("next", [{"command": command}]) for command in commands])
+    return DeterministicModel(
+        outputs=[make_output("next", [{"command": command}]) for command in commands]
+    )
 
 
 def test_the_example_of_the_docs_runs() -> None:
-    run_example("mini-swe-agent", model=scripted("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo $((6 * 7))"))
+    run_example(
+        "mini-swe-agent",
+        model=scripted("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo $((6 * 7))"),
+    )
 
 
-def solve(environment: HermeticEnvironment, *commands: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def solve(
+    environment: HermeticEnvironment, *commands: str
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     agent = DefaultAgent(
         scripted(*commands),
         environment,
@@ -41,7 +48,11 @@ def solve(environment: HermeticEnvironment, *commands: str) -> tuple[dict[str, A
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_scripted_task_is_solved(kind: str) -> None:
     environment = get_environment(
-        {"environment_class": "hermetic.adapters.minisweagent.HermeticEnvironment", "kind": kind, **KINDS[kind]}
+        {
+            "environment_class": "hermetic.adapters.minisweagent.HermeticEnvironment",
+            "kind": kind,
+            **KINDS[kind],
+        }
     )
     assert isinstance(environment, HermeticEnvironment)
     try:

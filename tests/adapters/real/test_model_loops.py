@@ -1,4 +1,7 @@
-"""The model loops of examples/ with the real packages and a scripted server. Needs `openai` and `anthropic`."""
+"""The model loops of examples/ with the real packages and a scripted server.
+
+Needs `openai` and `anthropic`.
+"""
 
 import json
 import os

@@ -73,10 +73,16 @@ async def test_a_model_uses_the_sandbox_tools(client: HermeticSandboxClient) -> 
         [function_call("exec_command", {"cmd": "cat data.txt; pwd; exit 3"}, call_id="c1")],
         [
             function_call(
-                "exec_command", {"cmd": "read -r x; echo got $x", "tty": True, "yield_time_ms": 250}, call_id="c2"
+                "exec_command",
+                {"cmd": "read -r x; echo got $x", "tty": True, "yield_time_ms": 250},
+                call_id="c2",
             )
         ],
-        [ResponseCustomToolCall(type="custom_tool_call", name="apply_patch", call_id="c3", input=patch)],
+        [
+            ResponseCustomToolCall(
+                type="custom_tool_call", name="apply_patch", call_id="c3", input=patch
+            )
+        ],
         [function_call("exec_command", {"cmd": "cat made.txt"}, call_id="c4")],
         [assistant_message("done")],
     ]
@@ -85,7 +91,9 @@ async def test_a_model_uses_the_sandbox_tools(client: HermeticSandboxClient) -> 
         model=ScriptedModel(script),
         default_manifest=Manifest(entries={"data.txt": File(content=b"six times seven\n")}),
     )
-    result = await Runner.run(agent, "go", run_config=RunConfig(sandbox=SandboxRunConfig(client=client)))
+    result = await Runner.run(
+        agent, "go", run_config=RunConfig(sandbox=SandboxRunConfig(client=client))
+    )
     said = outputs(result)
     assert "exited with code 3" in said[0]
     assert "six times seven\n/" in said[0]
@@ -95,11 +103,15 @@ async def test_a_model_uses_the_sandbox_tools(client: HermeticSandboxClient) -> 
 
 
 async def test_a_terminal_is_written_to_and_read_on(session: SandboxSession) -> None:
-    started = await session.pty_exec_start("read -r x; echo got $x; exit 4", tty=True, yield_time_s=0.25)
+    started = await session.pty_exec_start(
+        "read -r x; echo got $x; exit 4", tty=True, yield_time_s=0.25
+    )
     assert started.exit_code is None
     assert started.process_id is not None
     text = ""
-    update = await session.pty_write_stdin(session_id=started.process_id, chars="seven\n", yield_time_s=20)
+    update = await session.pty_write_stdin(
+        session_id=started.process_id, chars="seven\n", yield_time_s=20
+    )
     text += update.output.decode()
     assert "got seven" in text
     assert (update.exit_code, update.process_id) == (4, None)
@@ -139,7 +151,9 @@ async def test_a_workspace_is_packed_and_unpacked(session: SandboxSession) -> No
         await session.hydrate_workspace(evil)
 
 
-async def test_a_session_is_resumed_in_its_environment_and_ends_when_deleted(client: HermeticSandboxClient) -> None:
+async def test_a_session_is_resumed_in_its_environment_and_ends_when_deleted(
+    client: HermeticSandboxClient,
+) -> None:
     first = await client.create()
     await first.start()
     await first.exec("echo kept > file")
@@ -170,7 +184,9 @@ async def test_a_run_chooses_its_own_options(client: HermeticSandboxClient) -> N
 
 
 async def test_the_shell_tool_runs_commands_in_one_session(tmp_path: Path) -> None:
-    def call(id: str, *commands: str, timeout_ms: int | None = None) -> ResponseFunctionShellToolCall:
+    def call(
+        id: str, *commands: str, timeout_ms: int | None = None
+    ) -> ResponseFunctionShellToolCall:
         action = {"commands": list(commands), "timeout_ms": timeout_ms}
         return ResponseFunctionShellToolCall.model_validate(
             {"id": id, "call_id": id, "type": "shell_call", "status": "completed", "action": action}

@@ -1,4 +1,7 @@
-"""pydantic-ai's own checks of a workspace backend, and a run. Needs an environment that has `pydantic-ai-slim`."""
+"""pydantic-ai's own checks of a workspace backend, and a run.
+
+Needs an environment that has `pydantic-ai-slim`.
+"""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -40,7 +43,10 @@ def anyio_backend() -> str:
 class TestHermeticWorkspace(WorkspaceBackendSuite):
     @pytest.fixture
     def make(self, kind: str, tmp_path: Path) -> Callable[..., HermeticWorkspace]:
-        options = {**KINDS[kind], **({"cwd": str(tmp_path)} if kind == "local" else {"cwd": "/tmp"})}
+        options = {
+            **KINDS[kind],
+            **({"cwd": str(tmp_path)} if kind == "local" else {"cwd": "/tmp"}),
+        }
         return lambda ref=None: HermeticWorkspace(kind, ref=ref, **options)
 
     @pytest.fixture
@@ -65,7 +71,9 @@ class TestHermeticWorkspace(WorkspaceBackendSuite):
         return fresh_backend()
 
     @pytest.fixture
-    def attach_backend(self, make: Callable[..., HermeticWorkspace]) -> Callable[[WorkspaceRef], WorkspaceBackend]:
+    def attach_backend(
+        self, make: Callable[..., HermeticWorkspace]
+    ) -> Callable[[WorkspaceRef], WorkspaceBackend]:
         return make
 
     @pytest.fixture
@@ -90,9 +98,13 @@ async def test_a_run_works_in_a_workspace_and_the_next_goes_on_there(tmp_path: P
         last = messages[-1].parts[-1]
         if isinstance(last, ToolReturnPart):
             return ModelResponse(parts=[TextPart(str(last.content))])
-        return ModelResponse(parts=[ToolCallPart("shell", {"command": "echo x >> seen; wc -l < seen"})])
+        return ModelResponse(
+            parts=[ToolCallPart("shell", {"command": "echo x >> seen; wc -l < seen"})]
+        )
 
-    agent = Agent(FunctionModel(model), capabilities=[HermeticWorkspaces("sandbox", workspace=str(tmp_path))])
+    agent = Agent(
+        FunctionModel(model), capabilities=[HermeticWorkspaces("sandbox", workspace=str(tmp_path))]
+    )
 
     @agent.tool
     async def shell(ctx: RunContext[None], command: str) -> str:

@@ -26,7 +26,9 @@ class ScriptedModel(Model):
         self._pieces = iter(pieces)
 
     def generate(self, *_: Any, **__: Any) -> ChatMessage:
-        return ChatMessage(role=MessageRole.ASSISTANT, content=f"<code>\n{next(self._pieces)}\n</code>")
+        return ChatMessage(
+            role=MessageRole.ASSISTANT, content=f"<code>\n{next(self._pieces)}\n</code>"
+        )
 
 
 @tool
@@ -63,20 +65,26 @@ def test_an_agent_keeps_variables_uses_tools_and_answers(executor: HermeticExecu
     assert "ZeroDivisionError" in str(second.error)
 
 
-def test_code_gives_what_it_printed_and_the_value_of_its_last_expression(executor: HermeticExecutor) -> None:
+def test_code_gives_what_it_printed_and_the_value_of_its_last_expression(
+    executor: HermeticExecutor,
+) -> None:
     output = executor("import subprocess\nprint('a')\nsubprocess.run(['echo', 'b'])\n[1, 'two']")
     assert (output.output, output.is_final_answer) == ("[1, 'two']", False)
     assert sorted(output.logs.split()) == ["a", "b"]
 
 
-def test_code_that_takes_too_long_is_interrupted_and_its_variables_stay(executor: HermeticExecutor) -> None:
+def test_code_that_takes_too_long_is_interrupted_and_its_variables_stay(
+    executor: HermeticExecutor,
+) -> None:
     executor("x = 7")
     with pytest.raises(AgentExecutionError, match="interrupted after 2 s"):
         executor("import time\ntime.sleep(60)")
     assert executor("x").output == "7"
 
 
-def test_an_interpreter_that_has_ended_is_replaced_and_knows_the_tools(executor: HermeticExecutor) -> None:
+def test_an_interpreter_that_has_ended_is_replaced_and_knows_the_tools(
+    executor: HermeticExecutor,
+) -> None:
     executor.send_variables({"given": 5})
     executor.send_tools({"double": double})
     with pytest.raises(AgentExecutionError, match="has ended"):

@@ -12,7 +12,9 @@ import hermetic
 async def main() -> None:
     print("begins", flush=True)
     kind, task, *more = sys.argv[1:]
-    async with hermetic.open(kind, task=task, image="standin", lease=1, persistent=bool(more)) as environment:
+    async with hermetic.open(
+        kind, task=task, image="standin", lease=1, persistent=bool(more)
+    ) as environment:
         print("open", flush=True)
         await environment.run("echo done")
         print("done", flush=True)

@@ -1,8 +1,9 @@
 """A stand-in for Daytona's API and for the daemon in its sandboxes, at the level of their requests.
 
-Run as `python daytona_server.py DIRECTORY`; prints the variables to set, and ends with its input. The SDK's own models
-check the answers. Like the real daemon it takes at most 64 KiB in one message of a terminal, cuts a client that is 256
-chunks behind, and keeps a terminal whose connection has ended.
+Run as `python daytona_server.py DIRECTORY`; prints the variables to set, and ends with its input.
+The SDK's own models check the answers. Like the real daemon it takes at most 64 KiB in one message
+of a terminal, cuts a client that is 256 chunks behind, and keeps a terminal whose connection has
+ended.
 """
 
 import asyncio
@@ -59,14 +60,26 @@ class Box(Place):
         """Its description, with every field that the SDK requires."""
         wanted = self.wanted
         return {
-            "id": self.id, "organizationId": "org", "name": self.name, "user": "daytona", "labels": self.labels,
-            "env": wanted.get("env") or {}, "public": False, "kvm": False, "target": "us", "gpu": 0,
-            "networkBlockAll": bool(wanted.get("networkBlockAll")), "cpu": wanted.get("cpu") or 1,
-            "memory": wanted.get("memory") or 1, "disk": wanted.get("disk") or 3, "state": self.state,
-            "toolboxProxyUrl": f"{url}/toolbox", "snapshot": wanted.get("snapshot"),
+            "id": self.id,
+            "organizationId": "org",
+            "name": self.name,
+            "user": "daytona",
+            "labels": self.labels,
+            "env": wanted.get("env") or {},
+            "public": False,
+            "kvm": False,
+            "target": "us",
+            "gpu": 0,
+            "networkBlockAll": bool(wanted.get("networkBlockAll")),
+            "cpu": wanted.get("cpu") or 1,
+            "memory": wanted.get("memory") or 1,
+            "disk": wanted.get("disk") or 3,
+            "state": self.state,
+            "toolboxProxyUrl": f"{url}/toolbox",
+            "snapshot": wanted.get("snapshot"),
             "errorReason": "manifest unknown" if self.state == "build_failed" else None,
             "autoStopInterval": wanted.get("autoStopInterval", 15),
-        }  # fmt: skip
+        }
 
 
 def box(request: web.Request) -> Box:
@@ -75,7 +88,9 @@ def box(request: web.Request) -> Box:
     for one in boxes.values():
         if wanted in (one.id, one.name) and one.state != "destroyed":
             return one
-    raise web.HTTPNotFound(text=json.dumps({"statusCode": 404, "message": f"Sandbox {wanted} not found"}))
+    raise web.HTTPNotFound(
+        text=json.dumps({"statusCode": 404, "message": f"Sandbox {wanted} not found"})
+    )
 
 
 # -- the API
@@ -83,20 +98,31 @@ def box(request: web.Request) -> Box:
 async def create(request: web.Request) -> web.Response:
     wanted = await request.json()
     if any(one.name == wanted.get("name") and one.state != "destroyed" for one in boxes.values()):
-        return web.json_response({"statusCode": 409, "message": "Sandbox already exists"}, status=409)
+        return web.json_response(
+            {"statusCode": 409, "message": "Sandbox already exists"}, status=409
+        )
     new = Box(wanted)
     boxes[new.id] = new
     note_created(
-        root, lifetime=wanted.get("ttlMinutes", 0) * 60, idle=wanted["autoStopInterval"] * 60, cpu=wanted.get("cpu"),
-        memory=(wanted.get("memory") or 0) * 1024, network=not wanted["networkBlockAll"], tags=wanted["labels"],
-    )  # fmt: skip
+        root,
+        lifetime=wanted.get("ttlMinutes", 0) * 60,
+        idle=wanted["autoStopInterval"] * 60,
+        cpu=wanted.get("cpu"),
+        memory=(wanted.get("memory") or 0) * 1024,
+        network=not wanted["networkBlockAll"],
+        tags=wanted["labels"],
+    )
     return web.json_response(new.shown())
 
 
 @routes.get("/api/sandbox")
 async def listing(request: web.Request) -> web.Response:
     wanted = json.loads(request.query.get("labels") or "{}")
-    found = [one.shown() for one in boxes.values() if one.state != "destroyed" and wanted.items() <= one.labels.items()]
+    found = [
+        one.shown()
+        for one in boxes.values()
+        if one.state != "destroyed" and wanted.items() <= one.labels.items()
+    ]
     return web.json_response({"items": found, "nextCursor": None})
 
 
@@ -142,15 +168,26 @@ async def labels(request: web.Request) -> web.Response:
 async def execute(request: web.Request) -> web.Response:
     one, wanted = box(request), await request.json()
     process = await asyncio.create_subprocess_exec(
-        SHELL, "-c", wanted["command"], cwd=one.home, env=one.environ, start_new_session=True,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+        SHELL,
+        "-c",
+        wanted["command"],
+        cwd=one.home,
+        env=one.environ,
+        start_new_session=True,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
     try:
         output, _ = await asyncio.wait_for(process.communicate(), wanted.get("timeout") or 360)
     except TimeoutError:
         os.killpg(process.pid, signal.SIGKILL)
-        return web.json_response({"statusCode": 408, "message": "command execution timeout"}, status=408)
-    return web.json_response({"exitCode": process.returncode, "result": output.decode("utf-8", "replace")})
+        return web.json_response(
+            {"statusCode": 408, "message": "command execution timeout"}, status=408
+        )
+    return web.json_response(
+        {"exitCode": process.returncode, "result": output.decode("utf-8", "replace")}
+    )
 
 
 @routes.post("/toolbox/{box}/files/bulk-upload")
@@ -170,7 +207,9 @@ async def upload(request: web.Request) -> web.Response:
 @routes.get("/toolbox/{box}/process/pty/create-connect")
 async def terminal(request: web.Request) -> web.WebSocketResponse:
     one, loop = box(request), asyncio.get_running_loop()
-    offered = [word.strip() for word in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
+    offered = [
+        word.strip() for word in request.headers.get("Sec-WebSocket-Protocol", "").split(",")
+    ]
     socket = web.WebSocketResponse(protocols=(EXIT_CONTROL,), max_msg_size=MOST_MESSAGE)
     await socket.prepare(request)
     pid, fd = shell(one, request, offered)
@@ -189,7 +228,11 @@ async def terminal(request: web.Request) -> web.WebSocketResponse:
         if not data or chunks.full():
             loop.remove_reader(fd)
         if chunks.full():
-            closing.append(loop.create_task(socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"slow consumer")))
+            closing.append(
+                loop.create_task(
+                    socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"slow consumer")
+                )
+            )
         else:
             chunks.put_nowait(data)
 
@@ -200,8 +243,12 @@ async def terminal(request: web.Request) -> web.WebSocketResponse:
         with contextlib.suppress(ChildProcessError):  # the terminal was deleted
             code = os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1])
         if EXIT_CONTROL in offered:
-            await socket.send_str(json.dumps({"type": "control", "status": "exited", "exitCode": code}))
-        await socket.close(code=1000 if code == 0 else 1011, message=json.dumps({"exitCode": code}).encode())
+            await socket.send_str(
+                json.dumps({"type": "control", "status": "exited", "exitCode": code})
+            )
+        await socket.close(
+            code=1000 if code == 0 else 1011, message=json.dumps({"exitCode": code}).encode()
+        )
 
     closing: list[asyncio.Task[bool]] = []
     loop.add_reader(fd, readable)
@@ -232,7 +279,9 @@ def shell(one: Box, request: web.Request, offered: list[str]) -> tuple[int, int]
             os.execvpe(SHELL, [SHELL, "-i", "-l"], {**one.environ, "TERM": "xterm", **variables})
         finally:
             os._exit(127)
-    size = struct.pack("HHHH", int(request.query.get("rows") or 24), int(request.query.get("cols") or 80), 0, 0)
+    size = struct.pack(
+        "HHHH", int(request.query.get("rows") or 24), int(request.query.get("cols") or 80), 0, 0
+    )
     fcntl.ioctl(fd, termios.TIOCSWINSZ, size)
     os.set_blocking(fd, False)
     return pid, fd

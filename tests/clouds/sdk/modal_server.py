@@ -1,8 +1,10 @@
-"""A stand-in for Modal's control plane and for the router of its workers, at the level of their RPCs.
+"""A stand-in for Modal's control plane and for the router of its workers, at the level of their
+RPCs.
 
-Run as `python modal_server.py DIRECTORY`; prints the variables to set, and ends with its input. One port serves both
-services. As with the real ones, output is read and input is written by byte offset, a repeated write is not applied
-twice, and no RPC ends an exec: a caller that dies leaves its exec with an open input.
+Run as `python modal_server.py DIRECTORY`; prints the variables to set, and ends with its input. One
+port serves both services. As with the real ones, output is read and input is written by byte
+offset, a repeated write is not applied twice, and no RPC ends an exec: a caller that dies leaves
+its exec with an open input.
 """
 
 import asyncio
@@ -41,7 +43,15 @@ url = ""
 def token(seconds: float) -> str:
     """What looks like a JWT to the SDK."""
     parts = ({"alg": "none"}, {"exp": int(time.time() + seconds)})
-    return ".".join([*(base64.urlsafe_b64encode(json.dumps(one).encode()).decode().rstrip("=") for one in parts), "x"])
+    return ".".join(
+        [
+            *(
+                base64.urlsafe_b64encode(json.dumps(one).encode()).decode().rstrip("=")
+                for one in parts
+            ),
+            "x",
+        ]
+    )
 
 
 class Output:
@@ -124,7 +134,10 @@ class Exec:
 
 
 class Box(Place):
-    """A sandbox. Its id must not look like one of the first version: sb- and 22 letters or digits."""
+    """A sandbox.
+
+    Its id must not look like one of the first version: sb- and 22 letters or digits.
+    """
 
     def __init__(self, request: Any) -> None:
         number = len(boxes) + 1
@@ -132,7 +145,11 @@ class Box(Place):
         super().__init__(root, f"sb-standin-{os.getpid()}-{number}", image)
         if image.startswith(SNAPSHOT):
             shutil.copytree(root / "images" / image, self.home, dirs_exist_ok=True)
-        self.task, self.app, self.definition = f"ta-standin{number}V", request.app_id, request.definition
+        self.task, self.app, self.definition = (
+            f"ta-standin{number}V",
+            request.app_id,
+            request.definition,
+        )
         self.created = time.time()
         self.labels = {tag.tag_name: tag.tag_value for tag in request.tags}
         self.execs: dict[str, Exec] = {}
@@ -143,9 +160,18 @@ class Box(Place):
         """Starts a program."""
         pipe = asyncio.subprocess.PIPE
         try:
-            return Exec(await asyncio.create_subprocess_exec(
-                *words, cwd=self.home, env=self.environ, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True,
-            ), seconds)  # fmt: skip
+            return Exec(
+                await asyncio.create_subprocess_exec(
+                    *words,
+                    cwd=self.home,
+                    env=self.environ,
+                    stdin=pipe,
+                    stdout=pipe,
+                    stderr=pipe,
+                    start_new_session=True,
+                ),
+                seconds,
+            )
         except FileNotFoundError as error:
             raise GRPCError(Status.INVALID_ARGUMENT, f"no such program: {error}") from None
 
@@ -153,7 +179,9 @@ class Box(Place):
         """Ends it with its entrypoint, or when its time is over."""
         first = self.execs["entrypoint"]
         try:
-            code = await asyncio.wait_for(first.process.wait(), self.definition.timeout_secs or None)
+            code = await asyncio.wait_for(
+                first.process.wait(), self.definition.timeout_secs or None
+            )
             self.finish(Result.GENERIC_STATUS_SUCCESS, code)
         except TimeoutError:
             self.finish(Result.GENERIC_STATUS_TIMEOUT)
@@ -180,7 +208,10 @@ def unary(function: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any]
         with (root / "requests").open("a") as file:
             file.write(f"{function.__name__}\n")
         metadata = stream.metadata
-        if "x-modal-token-id" in metadata and metadata["x-modal-token-id"] != TOKEN["MODAL_TOKEN_ID"]:
+        if (
+            "x-modal-token-id" in metadata
+            and metadata["x-modal-token-id"] != TOKEN["MODAL_TOKEN_ID"]
+        ):
             raise GRPCError(Status.UNAUTHENTICATED, "Token ID not found")
         await stream.send_message(await function(self, request))
 
@@ -206,7 +237,8 @@ class Control(api_grpc.ModalClientBase):
 
     @unary
     async def EnvironmentGetOrCreate(self, request: Any) -> Any:
-        settings = api_pb2.EnvironmentSettings(image_builder_version="2025.06")  # one that the SDK knows
+        # one that the SDK knows
+        settings = api_pb2.EnvironmentSettings(image_builder_version="2025.06")
         metadata = api_pb2.EnvironmentMetadata(name="main", settings=settings)
         return api_pb2.EnvironmentGetOrCreateResponse(environment_id="en-1", metadata=metadata)
 
@@ -227,16 +259,27 @@ class Control(api_grpc.ModalClientBase):
 
     @unary
     async def SandboxCreateV2(self, request: Any) -> Any:
-        if any(one.result is None and one.definition.name == request.definition.name for one in boxes.values()):
+        if any(
+            one.result is None and one.definition.name == request.definition.name
+            for one in boxes.values()
+        ):
             raise GRPCError(Status.ALREADY_EXISTS, request.definition.name)
         new = Box(request)
         boxes[new.id] = new
         wanted, sizes = request.definition, request.definition.resources
-        is_blocked = wanted.network_access.network_access_type == api_pb2.NetworkAccess.NetworkAccessType.BLOCKED
+        is_blocked = (
+            wanted.network_access.network_access_type
+            == api_pb2.NetworkAccess.NetworkAccessType.BLOCKED
+        )
         note_created(
-            root, lifetime=wanted.timeout_secs, idle=wanted.idle_timeout_secs, cpu=sizes.milli_cpu / 1000,
-            memory=sizes.memory_mb, network=not is_blocked, tags=new.labels,
-        )  # fmt: skip
+            root,
+            lifetime=wanted.timeout_secs,
+            idle=wanted.idle_timeout_secs,
+            cpu=sizes.milli_cpu / 1000,
+            memory=sizes.memory_mb,
+            network=not is_blocked,
+            tags=new.labels,
+        )
         new.execs["entrypoint"] = await new.run(request.definition.entrypoint_args)
         asyncio.get_running_loop().create_task(new.watch())
         access = api_pb2.CommandRouterAccess(url=url, jwt=token(3600))
@@ -278,11 +321,15 @@ class Control(api_grpc.ModalClientBase):
         wanted = {tag.tag_name: tag.tag_value for tag in request.tags}
         before = request.before_timestamp or float("inf")  # the SDK asks until a page is empty
         found = [
-            api_pb2.SandboxInfo(id=one.id, created_at=one.created, app_id=one.app, name=one.definition.name)
+            api_pb2.SandboxInfo(
+                id=one.id, created_at=one.created, app_id=one.app, name=one.definition.name
+            )
             for one in boxes.values()
             if one.result is None and wanted.items() <= one.labels.items() and one.created < before
         ]
-        return api_pb2.SandboxListResponse(sandboxes=sorted(found, key=lambda one: -one.created_at)[:50])
+        return api_pb2.SandboxListResponse(
+            sandboxes=sorted(found, key=lambda one: -one.created_at)[:50]
+        )
 
     @unary
     async def SandboxGetFromNameV2(self, request: Any) -> Any:
@@ -294,12 +341,15 @@ class Control(api_grpc.ModalClientBase):
 
     @unary
     async def SandboxGetFromName(self, request: Any) -> Any:
-        raise GRPCError(Status.NOT_FOUND, request.sandbox_name)  # there is none of the first version
+        # there is none of the first version
+        raise GRPCError(Status.NOT_FOUND, request.sandbox_name)
 
     @unary
     async def SandboxTagsGetV2(self, request: Any) -> Any:
         tags = box(request.sandbox_id).labels.items()
-        return api_pb2.SandboxTagsGetResponse(tags=[api_pb2.SandboxTag(tag_name=k, tag_value=v) for k, v in tags])
+        return api_pb2.SandboxTagsGetResponse(
+            tags=[api_pb2.SandboxTag(tag_name=k, tag_value=v) for k, v in tags]
+        )
 
 
 @patch_mock_servicer
@@ -340,7 +390,9 @@ class Router(router_grpc.TaskCommandRouterBase):
     @unary
     async def TaskExecStdinStatus(self, request: Any) -> Any:
         one = self._exec(request)
-        return router_pb2.TaskExecStdinStatusResponse(num_bytes_written=one.written, closed=one.is_closed)
+        return router_pb2.TaskExecStdinStatusResponse(
+            num_bytes_written=one.written, closed=one.is_closed
+        )
 
     @unary
     async def TaskExecPoll(self, request: Any) -> Any:

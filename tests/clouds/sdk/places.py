@@ -1,7 +1,7 @@
 """What both stand-ins share: a sandbox is a directory and processes of this machine.
 
-Nothing is isolated: commands run as the caller. For tests on loopback only. In the directory of a stand-in, `running`
-has a file for each sandbox that runs, which would be billed.
+Nothing is isolated: commands run as the caller. For tests on loopback only. In the directory of a
+stand-in, `running` has a file for each sandbox that runs, which would be billed.
 """
 
 import asyncio
@@ -29,7 +29,12 @@ class Place:
         self.home.mkdir(parents=True)
         path = str(without_python(root)) if NO_PYTHON in image else ":".join(SYSTEM)
         self.mark = f"STANDIN_SANDBOX={id}"
-        self.environ = {"PATH": path, "HOME": str(self.home), "LANG": "C.UTF-8", "STANDIN_SANDBOX": id}
+        self.environ = {
+            "PATH": path,
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "STANDIN_SANDBOX": id,
+        }
         self.begin()
 
     @property

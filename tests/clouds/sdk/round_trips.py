@@ -1,7 +1,8 @@
 """Times of a warm command in a sandbox, and of an echo by the same kind of stream.
 
-Run as `python round_trips.py KIND TIMES DELAY`; prints both lists of milliseconds as JSON. On loopback an echo takes
-less than a command in a local shell. So streams can be given the delay of a network, in seconds each way.
+Run as `python round_trips.py KIND TIMES DELAY`; prints both lists of milliseconds as JSON. On
+loopback an echo takes less than a command in a local shell. So streams can be given the delay of a
+network, in seconds each way.
 """
 
 import asyncio

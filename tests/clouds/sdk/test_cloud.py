@@ -1,4 +1,7 @@
-"""A kind of cloud by its real SDK, against a stand-in for the service. Run by tests/clouds/test_clouds.py."""
+"""A kind of cloud by its real SDK, against a stand-in for the service.
+
+Run by tests/clouds/test_clouds.py.
+"""
 
 import asyncio
 import functools
@@ -57,7 +60,9 @@ def inside(sandbox: str) -> Iterator[Path]:
     """The processes of a sandbox."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if f"STANDIN_SANDBOX={sandbox}".encode() in (process / "environ").read_bytes().split(b"\0"):
+            if f"STANDIN_SANDBOX={sandbox}".encode() in (process / "environ").read_bytes().split(
+                b"\0"
+            ):
                 yield process
         except OSError:
             continue
@@ -65,8 +70,11 @@ def inside(sandbox: str) -> Iterator[Path]:
 
 def is_cleaned() -> bool:
     """Whether no janitor waits for an environment of this runtime directory."""
-    descriptors = glob.iglob("/proc/[0-9]*/fd/*")  # unlike Path.glob, it passes over a process that ends meanwhile
-    return all(os.path.dirname(target) != str(runtime_root()) for target in map(link_of, descriptors))
+    # unlike Path.glob, it passes over a process that ends meanwhile
+    descriptors = glob.iglob("/proc/[0-9]*/fd/*")
+    return all(
+        os.path.dirname(target) != str(runtime_root()) for target in map(link_of, descriptors)
+    )
 
 
 def link_of(path: str) -> str:
@@ -199,7 +207,9 @@ async def test_files_of_a_persistent_task_outlive_its_sandboxes() -> None:
     task = secrets.token_hex(4)
     for expected in ("", "kept\n"):
         environment = await hermetic.open(KIND, task=task, image=IMAGE, persistent=True)
-        assert (await environment.run("cat ~/file 2>/dev/null; echo kept >~/file")).output == expected
+        assert (
+            await environment.run("cat ~/file 2>/dev/null; echo kept >~/file")
+        ).output == expected
         await environment.close(remove=True)
 
 
@@ -272,7 +282,9 @@ async def test_gc_ends_the_others_where_one_sandbox_does_not_end(tmp_path: Path)
     for name in ("1", "2", "3"):
         directory = tmp_path / name
         directory.mkdir()
-        started = await backend.start(id=new_id(), directory=str(directory), spool=None, token=b"t" * 32, label="")
+        started = await backend.start(
+            id=new_id(), directory=str(directory), spool=None, token=b"t" * 32, label=""
+        )
         places.append(started.place["sandbox"])
     stuck.write_text(places[1])
     gc = [sys.executable, "-m", "hermetic", "gc"]
@@ -288,7 +300,9 @@ async def test_gc_ends_the_others_where_one_sandbox_does_not_end(tmp_path: Path)
 @full
 def test_gc_says_when_the_service_was_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SERVICE, "http://127.0.0.1:9/api")
-    done = subprocess.run([sys.executable, "-m", "hermetic", "gc"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-m", "hermetic", "gc"], capture_output=True, text=True, timeout=120
+    )
     assert f"{KIND.capitalize()} does not answer" in done.stderr
 
 
@@ -306,10 +320,14 @@ async def test_an_image_that_cannot_be_had_is_an_error_and_leaves_nothing() -> N
 @full
 @pytest.mark.parametrize("persistent", [False, True])
 @on_a_loop
-async def test_a_new_environment_of_a_task_ends_an_abandoned_sandbox(tmp_path: Path, persistent: bool) -> None:
+async def test_a_new_environment_of_a_task_ends_an_abandoned_sandbox(
+    tmp_path: Path, persistent: bool
+) -> None:
     before, task = running(), secrets.token_hex(4)
     backend: Any = catalog.find(KIND)({"image": IMAGE, "persistent": persistent})
-    await backend.start(id=id_for_task(task), directory=str(tmp_path), spool=None, token=b"t" * 32, label="")
+    await backend.start(
+        id=id_for_task(task), directory=str(tmp_path), spool=None, token=b"t" * 32, label=""
+    )
     async with hermetic.open(KIND, task=task, image=IMAGE, persistent=persistent) as environment:
         assert len(running() - before) == 1
         await environment.close(remove=True)
@@ -329,7 +347,9 @@ def test_killed_callers_leave_no_sandbox_after_their_lease(more: list[str]) -> N
         needed = time.monotonic() - began
         whole.send_signal(signal.SIGKILL)
     for moment in range(MOMENTS):
-        with subprocess.Popen([*words, f"moment-{moment}", *more], stdout=subprocess.PIPE) as caller:
+        with subprocess.Popen(
+            [*words, f"moment-{moment}", *more], stdout=subprocess.PIPE
+        ) as caller:
             time.sleep(needed * moment / (MOMENTS - 1))  # the moment itself is what is tested
             caller.send_signal(signal.SIGKILL)
     asyncio.run(until(lambda: not running(), SLOW * (streams.SILENCE + 5)))
@@ -351,12 +371,17 @@ def test_the_class_of_hermes_keeps_the_files_of_a_task() -> None:
     for expected in ("", "kept"):
         environment = make(IMAGE, cwd="~", task_id=task)
         try:
-            assert environment.execute("cat ~/file 2>/dev/null; echo kept >~/file")["output"].strip() == expected
+            assert (
+                environment.execute("cat ~/file 2>/dev/null; echo kept >~/file")["output"].strip()
+                == expected
+            )
         finally:
             environment.cleanup()
 
 
 def test_the_sdk_is_imported_on_first_use() -> None:
-    text = f"import hermetic, sys; hermetic.open({KIND!r}, image='x'); print({KIND!r} in sys.modules)"
+    text = (
+        f"import hermetic, sys; hermetic.open({KIND!r}, image='x'); print({KIND!r} in sys.modules)"
+    )
     assert script_of(text) == "False\n"
     assert importlib.util.find_spec(KIND) is not None

@@ -1,7 +1,8 @@
 """A shell text as the policy's reader sees it and as bash sees it, in one comparable form.
 
-bash prints what it has parsed: `declare -f` for a function, `bash --pretty-print` for a file. The reader reads that
-normal form again, where every command has its own line and every default is written out. Both trees must be equal.
+bash prints what it has parsed: `declare -f` for a function, `bash --pretty-print` for a file. The
+reader reads that normal form again, where every command has its own line and every default is
+written out. Both trees must be equal.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ ENVIRONMENT = {"PATH": "/nonexistent", "LC_ALL": "C.UTF-8"}
 @pytest.fixture
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the reader take whole scripts, which are larger than what a check reads."""
-    for name, most in (("COMMANDS", 100_000), ("WORDS", 1_000_000), ("PIECES", 1_000_000), ("DEPTH", 500)):
+    for name, most in (
+        ("COMMANDS", 100_000),
+        ("WORDS", 1_000_000),
+        ("PIECES", 1_000_000),
+        ("DEPTH", 500),
+    ):
         for module in (reader, word_reader):
             monkeypatch.setattr(module, f"MAX_{name}", most, raising=False)
 
@@ -34,7 +40,10 @@ def ours(text: str) -> View:
 
 
 def of_function(text: str, *options: str) -> str | None:
-    """`declare -f` of the text as a function's body; None when bash refuses it. A restricted shell without programs."""
+    """`declare -f` of the text as a function's body; None when bash refuses it.
+
+    A restricted shell without programs.
+    """
     body = b"__body() {\n" + text.encode("latin-1") + b"\n}"
     define = 'IFS= read -r -d "" text; eval "$text" && declare -f __body'
     done = _bash(["-r", *options, "-c", define], body)
@@ -46,7 +55,9 @@ def of_file(path: str) -> str | None:
     done = _bash(["--pretty-print", "-O", "extglob", path], b"")
     if done.returncode or b"syntax error" in done.stderr or b"unexpected EOF" in done.stderr:
         return None
-    return _repaired(done.stdout.decode("latin-1").replace("\x01\x01", "\x01").replace("\x01\x7f", "\x7f"))
+    return _repaired(
+        done.stdout.decode("latin-1").replace("\x01\x01", "\x01").replace("\x01\x7f", "\x7f")
+    )
 
 
 def _repaired(normal: str) -> str:
@@ -67,7 +78,9 @@ def literals(words: list[str]) -> list[str]:
 
 def _bash(arguments: list[str], stdin: bytes) -> subprocess.CompletedProcess[bytes]:
     program = ["/bin/bash", "--norc", "--noprofile", *arguments]
-    return subprocess.run(program, input=stdin, capture_output=True, env=ENVIRONMENT, timeout=60, check=False)
+    return subprocess.run(
+        program, input=stdin, capture_output=True, env=ENVIRONMENT, timeout=60, check=False
+    )
 
 
 def commands_in(view: object) -> int:
@@ -104,7 +117,9 @@ def top_words(text: str) -> Iterator[list[syntax.Word]]:
         elif isinstance(node, list | tuple):
             for one in node:
                 yield from walk(one)
-        elif type(node) not in (syntax.Word, syntax.Redirect, syntax.Assign) and hasattr(node, "__struct_fields__"):
+        elif type(node) not in (syntax.Word, syntax.Redirect, syntax.Assign) and hasattr(
+            node, "__struct_fields__"
+        ):
             for name in node.__struct_fields__:
                 yield from walk(getattr(node, name))
 
@@ -119,7 +134,10 @@ def _node(node: syntax.Node) -> View:
     kind = type(node).__name__
     match node:
         case syntax.Simple():
-            words = tuple(_assign(word) if isinstance(word, syntax.Assign) else _word(word) for word in node.words)
+            words = tuple(
+                _assign(word) if isinstance(word, syntax.Assign) else _word(word)
+                for word in node.words
+            )
             return (kind, tuple(map(_assign, node.assigns)), words, _redirects(node))
         case syntax.Pipe():
             return (kind, tuple(map(_node, node.commands)))
@@ -136,20 +154,29 @@ def _node(node: syntax.Node) -> View:
         case syntax.CFor():
             return (kind, _header(node.header), _seq(node.body), _redirects(node))
         case syntax.Case():
-            items = tuple((tuple(map(_word, patterns)), _seq(body)) for patterns, body in node.items)
+            items = tuple(
+                (tuple(map(_word, patterns)), _seq(body)) for patterns, body in node.items
+            )
             return (kind, _word(node.subject), items, tuple(sorted(node.falling)), _redirects(node))
         case syntax.Condition():
             # bash writes `-n` where a word stands alone, and leaves out `!`.
-            words = tuple(word for word in map(_word, node.words) if word not in (_plain("-n"), _plain("!")))
+            words = tuple(
+                word for word in map(_word, node.words) if word not in (_plain("-n"), _plain("!"))
+            )
             return (kind, words, _redirects(node))
         case syntax.Calc():
             return (kind, _word(node.word), _redirects(node))
         case syntax.Function():
             body = _node(node.body)  # bash writes braces around any other body
-            return (kind, node.name, body if body[:2] == ("Group", "{") else ("Group", "{", ((body, ";"),), ()))
+            return (
+                kind,
+                node.name,
+                body if body[:2] == ("Group", "{") else ("Group", "{", ((body, ";"),), ()),
+            )
         case syntax.Coproc():
             body = _node(node.body)
-            if body[0] == "Simple" and body[2][:1] == (_plain("COPROC"),):  # bash writes the default name, even here
+            # bash writes the default name, even here
+            if body[0] == "Simple" and body[2][:1] == (_plain("COPROC"),):
                 body = (*body[:2], body[2][1:], *body[3:])
             return (kind, node.name, body)
 
@@ -185,12 +212,16 @@ def _header(word: syntax.Word) -> View:
 def _redirects(node: Any) -> View:
     found = []
     for redirect in node.redirects:
-        op, target = redirect.op.removesuffix("-") if redirect.op == "<<-" else redirect.op, _word(redirect.target)
+        op, target = (
+            redirect.op.removesuffix("-") if redirect.op == "<<-" else redirect.op,
+            _word(redirect.target),
+        )
         if op == "<&" and target == _plain("-"):
             op, default = ">&", "0"
         else:
             default = "0" if op.startswith("<") else "1" if op.startswith(">") else ""
-        found.append((op, "" if op == "<>" else redirect.fd or default, target))  # bash leaves out 1 before <>
+        # bash leaves out 1 before <>
+        found.append((op, "" if op == "<>" else redirect.fd or default, target))
     return tuple(found)
 
 

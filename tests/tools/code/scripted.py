@@ -29,7 +29,11 @@ class EchoArguments(msgspec.Struct, frozen=True, kw_only=True):
 async def echo(task: Task, asked: EchoArguments) -> Fields:
     if asked.fails:
         raise RuntimeError("it was told to fail")
-    return {"text": asked.text * asked.times, "data": b"\x00\xff" * asked.size, "scripted": task.is_scripted}
+    return {
+        "text": asked.text * asked.times,
+        "data": b"\x00\xff" * asked.size,
+        "scripted": task.is_scripted,
+    }
 
 
 ECHO = Tool("echo", "Gives back what it gets.\n\nAs often as wanted.", EchoArguments, echo)
@@ -51,7 +55,9 @@ class Box(boxes.Box):
 
 
 def here(directory: Path) -> dict[str, Any]:
-    """The options of this machine, with the Python that runs the tests: others may be behind slow shims."""
+    """The options of this machine, with the Python that runs the tests: others may be behind slow
+    shims.
+    """
     path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
     return {"login": False, "cwd": str(directory), "env": {"PATH": path}}
 
@@ -60,7 +66,10 @@ def here(directory: Path) -> dict[str, Any]:
 async def scripting(
     place: Mapping[str, Any], kind: str = "local", *, warm: bool = False, **options: Any
 ) -> AsyncIterator[Box]:
-    """A toolbox in a kind of environment; what it opened is ended. Limits and the like go to code mode."""
+    """A toolbox in a kind of environment; what it opened is ended.
+
+    Limits and the like go to code mode.
+    """
     limits = {name: options.pop(name) for name in CodeLimits.__struct_fields__ if name in options}
     own = {name: options.pop(name) for name in CodeOptions.__struct_fields__ if name in options}
     code = CodeOptions(limits=CodeLimits(**limits), warm=warm, **own)

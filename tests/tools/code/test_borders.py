@@ -1,4 +1,6 @@
-"""What lies between a script and what serves it: its last word, its connections, the processes it starts."""
+"""What lies between a script and what serves it: its last word, its connections, the processes it
+starts.
+"""
 
 from pathlib import Path
 
@@ -20,7 +22,8 @@ def connected(said=b""):
 async def test_connections_without_a_token_keep_nobody_out(tmp_path: Path) -> None:
     async with scripting(here(tmp_path), calls=64) as box:
         answer = await box.code(
-            CONNECT + "from concurrent.futures import ThreadPoolExecutor\nfrom hermetic_tools import echo\n"
+            CONNECT
+            + "from concurrent.futures import ThreadPoolExecutor\nfrom hermetic_tools import echo\n"
             "held = [connected(b'x' * (number % 32)) for number in range(300)]\n"
             "names = ['n%d' % number for number in range(64)]\n"
             "with ThreadPoolExecutor(64) as pool:\n"
@@ -52,14 +55,19 @@ async def test_what_is_no_call_costs_only_its_own_connection(tmp_path: Path, sai
 
 
 @pytest.mark.parametrize("warm", [False, True])
-async def test_a_child_that_comes_to_the_end_of_the_script_does_not_end_it(tmp_path: Path, warm: bool) -> None:
+async def test_a_child_that_comes_to_the_end_of_the_script_does_not_end_it(
+    tmp_path: Path, warm: bool
+) -> None:
     async with scripting(here(tmp_path), warm=warm) as box:
         for _ in range(2):
             answer = await box.code(
                 "import os, sys\nchild = os.fork()\nif child:\n    os.waitpid(child, 0)\n    print('parent')\n"
                 "    sys.exit(3)\nprint('child')"
             )
-            assert (answer["exit_code"], answer["output"].split()[:2]) == (3, ["child", "parent"]), answer
+            assert (answer["exit_code"], answer["output"].split()[:2]) == (
+                3,
+                ["child", "parent"],
+            ), answer
 
 
 async def test_a_script_that_says_its_last_word_and_goes_on_is_ended(tmp_path: Path) -> None:
@@ -75,12 +83,16 @@ async def test_a_script_that_says_its_last_word_and_goes_on_is_ended(tmp_path: P
 
 async def test_a_script_that_closes_every_descriptor_ends_with_its_code(tmp_path: Path) -> None:
     async with scripting(here(tmp_path)) as box:
-        answer = await box.code("import os, sys\nprint('here', flush=True)\nos.closerange(3, 256)\nsys.exit(4)")
+        answer = await box.code(
+            "import os, sys\nprint('here', flush=True)\nos.closerange(3, 256)\nsys.exit(4)"
+        )
         assert (answer["exit_code"], answer["output"].split()[0]) == (4, "here"), answer
 
 
 @pytest.mark.parametrize("way", ["spawn", "forkserver"])
-async def test_a_new_interpreter_cannot_import_a_script_and_says_what_can(tmp_path: Path, way: str) -> None:
+async def test_a_new_interpreter_cannot_import_a_script_and_says_what_can(
+    tmp_path: Path, way: str
+) -> None:
     async with scripting(here(tmp_path)) as box:
         answer = await box.code(
             f"import multiprocessing\nwith multiprocessing.get_context('{way}').Pool(2) as pool: pool.map(abs, [1])",

@@ -48,7 +48,9 @@ async def test_a_script_that_computes_long_before_its_first_call(tmp_path: Path)
         assert answer["output"] == "late\n"
 
 
-async def test_a_script_that_forks_daemons_that_close_everything_and_ignore_signals(tmp_path: Path) -> None:
+async def test_a_script_that_forks_daemons_that_close_everything_and_ignore_signals(
+    tmp_path: Path,
+) -> None:
     async with scripting(here(tmp_path)) as box:
         answer = await box.code(
             "import os, signal, time\n"
@@ -62,7 +64,8 @@ async def test_a_script_that_forks_daemons_that_close_everything_and_ignore_sign
             "print('done')"
         )
         assert (answer["status"], answer["output"]) == ("success", "done\n")
-        assert (await box.info()).processes == 0  # and the test itself would see a process that is left
+        # and the test itself would see a process that is left
+        assert (await box.info()).processes == 0
 
 
 async def test_a_script_that_closes_its_streams(tmp_path: Path) -> None:
@@ -120,11 +123,14 @@ async def test_a_script_that_goes_on_and_spams_refused_calls_is_ended(tmp_path: 
     async with scripting(here(tmp_path), calls=1, refused=100) as box:
         answer = await box.code(
             "import time, hermetic_tools as tools\ntime.sleep(2)\nwhile True: tools._call('nothing', {})",
-            timeout=0.3, on_timeout="yield",
-        )  # fmt: skip
+            timeout=0.3,
+            on_timeout="yield",
+        )
         assert answer["status"] == "yielded"
         async with asyncio.timeout(30):
-            ended = await box.call("process", action="wait", session_id=answer["session_id"], timeout=30)
+            ended = await box.call(
+                "process", action="wait", session_id=answer["session_id"], timeout=30
+            )
         assert ended["status"] == "exited", ended
         assert (await box.info()).processes == 0
 
@@ -218,7 +224,11 @@ async def test_many_calls_in_one_script(tmp_path: Path) -> None:
             "print('most' in echo()['error'])"
         )
         assert answer["output"] == f"{count}\nTrue\n", answer
-        assert (answer["tool_calls_made"], answer["tool_calls_refused"], len(answer["calls"])) == (count, 1, 100)
+        assert (answer["tool_calls_made"], answer["tool_calls_refused"], len(answer["calls"])) == (
+            count,
+            1,
+            100,
+        )
 
 
 async def test_arguments_that_are_too_long_are_refused(tmp_path: Path) -> None:
@@ -308,18 +318,21 @@ async def test_values_are_kept_by_many_threads_at_once(tmp_path: Path) -> None:
         assert answer["output"] == "[] True ['x']\n", answer
 
 
-async def test_a_tools_own_time_limit_is_kept_and_never_longer_than_the_scripts(tmp_path: Path) -> None:
+async def test_a_tools_own_time_limit_is_kept_and_never_longer_than_the_scripts(
+    tmp_path: Path,
+) -> None:
     async def timed(task: Task, asked: Timed) -> Fields:
         return {"seconds": asked.timeout}
 
     async with scripting(here(tmp_path)) as box:
         box.toolbox.register(Tool("timed", "Has a limit of whole seconds.", Timed, timed))
         answer = await box.code(
-            "from hermetic_tools import timed\nprint(timed(), timed(7), timed(9000), timed('no')['error'])", timeout=25
+            "from hermetic_tools import timed\nprint(timed(), timed(7), timed(9000), timed('no')['error'])",
+            timeout=25,
         )
-        assert answer["output"].startswith("{'seconds': 20} {'seconds': 7} {'seconds': 25} timed: Expected `int`"), (
-            answer
-        )
+        assert answer["output"].startswith(
+            "{'seconds': 20} {'seconds': 7} {'seconds': 25} timed: Expected `int`"
+        ), answer
 
 
 async def test_streams_that_cannot_be_flushed_do_no_harm(tmp_path: Path) -> None:
@@ -329,7 +342,11 @@ async def test_streams_that_cannot_be_flushed_do_no_harm(tmp_path: Path) -> None
             "class Odd(io.TextIOWrapper):\n    closed = property(lambda self: 1 / 0)\n"
             "    def flush(self): raise RuntimeError\nodd = Odd(io.BytesIO())\nprint('fine')"
         )
-        assert (answer["status"], answer["output"], answer["exit_code"]) == ("success", "fine\n", 0), answer
+        assert (answer["status"], answer["output"], answer["exit_code"]) == (
+            "success",
+            "fine\n",
+            0,
+        ), answer
 
 
 @pytest.mark.parametrize("warm", [False, True])
@@ -376,7 +393,9 @@ async def test_the_policy_judges_the_script_and_its_calls(tmp_path: Path) -> Non
         refused = await box.code("import shutil\nshutil.rmtree('/')")
         assert (refused["status"], refused["exit_code"]) == ("blocked", -1)
         assert "not run" in refused["error"]
-        answer = await box.code("from hermetic_tools import terminal\nprint(terminal('mkfs.ext4 /dev/sda')['status'])")
+        answer = await box.code(
+            "from hermetic_tools import terminal\nprint(terminal('mkfs.ext4 /dev/sda')['status'])"
+        )
         assert answer["output"] == "blocked\n"
 
 
@@ -404,7 +423,11 @@ async def test_an_empty_script_is_an_error(tmp_path: Path) -> None:
     async with scripting(here(tmp_path)) as box:
         for code in ("", "  \n"):
             answer = await box.code(code)
-            assert (answer["status"], answer["tool_calls_made"], answer["duration_seconds"]) == ("error", 0, 0)
+            assert (answer["status"], answer["tool_calls_made"], answer["duration_seconds"]) == (
+                "error",
+                0,
+                0,
+            )
         assert "above zero" in (await box.code("1", timeout=0))["error"]
 
 
@@ -421,7 +444,9 @@ async def test_no_tools_are_no_tools(tmp_path: Path) -> None:
 async def test_secrets_and_escape_sequences_do_not_come_back(tmp_path: Path) -> None:
     token = "ghp_" + "x7Kq2mZ9vB4nT8wR3yL6pD1sF5gH0jC2aE7u"
     async with scripting(here(tmp_path)) as box:
-        answer = await box.code(f"import sys\nprint('\\x1b[31mred\\x1b[0m {token}')\nprint('{token}', file=sys.stderr)")
+        answer = await box.code(
+            f"import sys\nprint('\\x1b[31mred\\x1b[0m {token}')\nprint('{token}', file=sys.stderr)"
+        )
         assert answer["output"].startswith("red ")
         assert token not in json.dumps(answer)
 
@@ -468,11 +493,22 @@ async def test_a_script_in_a_sandbox_reaches_the_tasks_place_by_its_tools(tmp_pa
 
 
 def pythons() -> dict[str, str]:
-    """By version the Pythons of this machine; a name on PATH may be a shim for one that is not there."""
+    """By version the Pythons of this machine; a name on PATH may be a shim for one that is not
+    there.
+    """
     found = {".".join(map(str, sys.version_info[:2])): sys.executable}
-    for program in filter(None, map(which, ("python3.8", "python3.9", "python3.10", "python3.12", "python3.13"))):
-        asked = [program, "-I", "-c", "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)"]
-        if said := subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split():
+    for program in filter(
+        None, map(which, ("python3.8", "python3.9", "python3.10", "python3.12", "python3.13"))
+    ):
+        asked = [
+            program,
+            "-I",
+            "-c",
+            "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)",
+        ]
+        if said := subprocess.run(
+            asked, capture_output=True, text=True, check=False
+        ).stdout.split():
             found[said[0]] = said[1]
     return found
 
@@ -482,7 +518,9 @@ PYTHONS = pythons()
 
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize("python", PYTHONS)
-async def test_scripts_run_on_every_python_of_this_machine(tmp_path: Path, python: str, warm: bool) -> None:
+async def test_scripts_run_on_every_python_of_this_machine(
+    tmp_path: Path, python: str, warm: bool
+) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "python3").write_text(f'#!/bin/sh\nexec {PYTHONS[python]} "$@"\n')

@@ -1,4 +1,6 @@
-"""What a script can do and what its answer says: on this machine each by itself, elsewhere all in one environment."""
+"""What a script can do and what its answer says: on this machine each by itself, elsewhere all in
+one environment.
+"""
 
 import json
 import secrets
@@ -28,7 +30,9 @@ async def only_what_it_prints_comes_back(box: Box) -> None:
 
 
 async def both_module_names_are_the_same(box: Box) -> None:
-    answer = await box.code("import hermetic_tools, hermes_tools\nprint(hermetic_tools.echo is hermes_tools.echo)")
+    answer = await box.code(
+        "import hermetic_tools, hermes_tools\nprint(hermetic_tools.echo is hermes_tools.echo)"
+    )
     assert answer["output"] == "True\n"
 
 
@@ -48,7 +52,10 @@ async def stubs_take_the_original_arguments(box: Box) -> None:
         "import inspect; print(str(inspect.signature(terminal)).replace(chr(39), ''))"
     )
     assert answer["output"].split("\n")[:3] == ["/usr", "", "/"]
-    assert "(command: str, timeout: float | None = None, workdir: str | None = None, *," in answer["output"]
+    assert (
+        "(command: str, timeout: float | None = None, workdir: str | None = None, *,"
+        in answer["output"]
+    )
     assert "background" not in answer["output"]
 
 
@@ -72,7 +79,12 @@ async def files_are_read_and_written(box: Box) -> None:
         "    print('error' in read_file(folder + '/missing'))"
     )
     first, page, patched, found, missing = answer["output"].splitlines()
-    assert (first, patched, found, missing) == ("None", "None ['one', 'zwei', 'three']", "True", "True"), answer
+    assert (first, patched, found, missing) == (
+        "None",
+        "None ['one', 'zwei', 'three']",
+        "True",
+        "True",
+    ), answer
     assert page.endswith("two 3")
 
 
@@ -178,7 +190,9 @@ async def time_is_limited(box: Box) -> None:
 
 
 async def a_tool_has_no_more_time_than_its_script(box: Box) -> None:
-    answer = await box.code("from hermetic_tools import terminal\nprint(terminal('sleep 100', 100))", timeout=0.5)
+    answer = await box.code(
+        "from hermetic_tools import terminal\nprint(terminal('sleep 100', 100))", timeout=0.5
+    )
     assert answer["status"] in ("timeout", "success")
     assert answer["duration_seconds"] < 10
     running = await box.call("process", action="list")
@@ -186,11 +200,17 @@ async def a_tool_has_no_more_time_than_its_script(box: Box) -> None:
 
 
 async def it_gets_few_variables(box: Box) -> None:
-    await box.call("terminal", command="export PATH_X=1 MY_TOKEN=2 TERMINAL_X=3 LANG=C.UTF-8 DECLARED=yes")
+    await box.call(
+        "terminal", command="export PATH_X=1 MY_TOKEN=2 TERMINAL_X=3 LANG=C.UTF-8 DECLARED=yes"
+    )
     answer = await box.code("import os, json; print(json.dumps(dict(os.environ)))")
     seen = json.loads(answer["output"])
     assert not {"PATH_X", "MY_TOKEN", "TERMINAL_X"} & set(seen)
-    assert (seen["LANG"], seen["DECLARED"], seen["PYTHONDONTWRITEBYTECODE"]) == ("C.UTF-8", "yes", "1")
+    assert (seen["LANG"], seen["DECLARED"], seen["PYTHONDONTWRITEBYTECODE"]) == (
+        "C.UTF-8",
+        "yes",
+        "1",
+    )
     assert seen["TZ"] == "Pacific/Kiritimati; echo"
 
 
@@ -258,7 +278,9 @@ async def values_are_kept_for_later_scripts(box: Box) -> None:
 
 
 async def progress_is_told_while_it_runs(box: Box) -> None:
-    answer = await box.code("from hermetic_tools import progress\nprogress('half')\nprogress('done')")
+    answer = await box.code(
+        "from hermetic_tools import progress\nprogress('half')\nprogress('done')"
+    )
     assert answer["status"] == "success", answer
     assert box.progress[-2:] == [("t", "half"), ("t", "done")]
 
@@ -287,7 +309,9 @@ async def tools_can_be_searched_and_described(box: Box) -> None:
         "print(echo.__doc__.split('\\n')[0])\n"
         "try:\n    aio.nothing\nexcept AttributeError as error: print(error)"
     )
-    assert answer["output"].splitlines()[-1].startswith("there is no tool 'nothing'; there are echo, ")
+    assert (
+        answer["output"].splitlines()[-1].startswith("there is no tool 'nothing'; there are echo, ")
+    )
     assert answer["output"].splitlines()[:-1] == [
         "echo True",
         "echo(text: str = '', times: int = 1, size: int = 0, fails: bool = False) -> dict "
@@ -302,8 +326,9 @@ async def a_long_script_goes_on_as_a_process(box: Box) -> None:
         "import os, time\nfrom hermetic_tools import echo\nprint('begun')\n"
         f"while not os.path.exists('{sign}'):\n    assert echo()['text'] == ''\n    time.sleep(0.05)\n"
         f"print('ended')\nos.unlink('{sign}')",
-        timeout=2, on_timeout="yield",
-    )  # fmt: skip
+        timeout=2,
+        on_timeout="yield",
+    )
     assert (answer["status"], answer["output"], answer["exit_code"]) == ("yielded", "begun\n", None)
     id = answer["session_id"]
     listed = await box.call("process", action="list")
@@ -315,21 +340,40 @@ async def a_long_script_goes_on_as_a_process(box: Box) -> None:
 
 
 CHECKS: tuple[Check, ...] = (
-    only_what_it_prints_comes_back, both_module_names_are_the_same, tools_act_in_the_tasks_shell,
-    stubs_take_the_original_arguments, what_terminal_may_not_take_in_a_script_is_dropped,
-    files_are_read_and_written, answers_of_any_size_and_any_bytes, helpers_are_there,
+    only_what_it_prints_comes_back,
+    both_module_names_are_the_same,
+    tools_act_in_the_tasks_shell,
+    stubs_take_the_original_arguments,
+    what_terminal_may_not_take_in_a_script_is_dropped,
+    files_are_read_and_written,
+    answers_of_any_size_and_any_bytes,
+    helpers_are_there,
     threads_and_tasks_get_their_own_answers,
-    calls_run_in_parallel, what_tools_refuse_is_an_answer, its_calls_are_written_down,
-    stderr_is_returned_on_success_too, a_failure_shows_its_own_lines, every_exit_code_is_its_own, time_is_limited,
-    a_tool_has_no_more_time_than_its_script, it_gets_few_variables, only_our_modules_are_added,
-    nobody_without_the_token_is_served, nonsense_is_answered_and_others_go_on,
-    children_do_not_hold_it_back_nor_live_on, values_are_kept_for_later_scripts, progress_is_told_while_it_runs,
-    files_and_images_are_results, tools_can_be_searched_and_described, a_long_script_goes_on_as_a_process,
-)  # fmt: skip
+    calls_run_in_parallel,
+    what_tools_refuse_is_an_answer,
+    its_calls_are_written_down,
+    stderr_is_returned_on_success_too,
+    a_failure_shows_its_own_lines,
+    every_exit_code_is_its_own,
+    time_is_limited,
+    a_tool_has_no_more_time_than_its_script,
+    it_gets_few_variables,
+    only_our_modules_are_added,
+    nobody_without_the_token_is_served,
+    nonsense_is_answered_and_others_go_on,
+    children_do_not_hold_it_back_nor_live_on,
+    values_are_kept_for_later_scripts,
+    progress_is_told_while_it_runs,
+    files_and_images_are_results,
+    tools_can_be_searched_and_described,
+    a_long_script_goes_on_as_a_process,
+)
 
 OPTIONS: dict[str, Any] = {
-    "calls": 500, "passthrough": ("DECLARED",), "timezone": "Pacific/Kiritimati; echo",
-}  # fmt: skip
+    "calls": 500,
+    "passthrough": ("DECLARED",),
+    "timezone": "Pacific/Kiritimati; echo",
+}
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -350,7 +394,9 @@ def place(kind: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["docker", "ssh", "apptainer"])
-async def test_all_of_it_holds_elsewhere(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_all_of_it_holds_elsewhere(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     options = place(kind)
     if kind == "apptainer":
         monkeypatch.setenv("HERMETIC_APPTAINER_BINARY", need_variable("APPTAINER"))

@@ -1,4 +1,6 @@
-"""The functions that scripts call, as they are written from schemas, and what a model is told of them."""
+"""The functions that scripts call, as they are written from schemas, and what a model is told of
+them.
+"""
 
 import ast
 import asyncio
@@ -33,7 +35,9 @@ class Many(msgspec.Struct, frozen=True, kw_only=True):
     choice: Literal["a", "b"] = "b"
 
 
-class Named(msgspec.Struct, frozen=True, kw_only=True, rename={"lambda_": "lambda", "dash": "with-dash"}):
+class Named(
+    msgspec.Struct, frozen=True, kw_only=True, rename={"lambda_": "lambda", "dash": "with-dash"}
+):
     """Arguments that Python cannot have as names."""
 
     lambda_: str
@@ -64,7 +68,10 @@ def test_a_stub_has_the_tools_types_defaults_and_words() -> None:
         "table: dict | None = None, choice: str = 'b') -> dict"
     )
     called: list[tuple[str, dict[str, Any]]] = []
-    space: dict[str, Any] = {"_tool": lambda stub: stub, "_call": lambda tool, given: called.append((tool, given))}
+    space: dict[str, Any] = {
+        "_tool": lambda stub: stub,
+        "_call": lambda tool, given: called.append((tool, given)),
+    }
     exec(stub.source, space)
     space["many"]("x", flag=True)
     assert called[0][0] == "many"
@@ -77,7 +84,9 @@ def test_a_stub_has_the_tools_types_defaults_and_words() -> None:
 async def test_arguments_stand_in_the_order_that_scripts_are_used_to() -> None:
     toolbox = Toolbox()
     try:
-        described = {schema["name"]: schema["description"] for schema in toolbox.schemas("mcp")}["execute_code"]
+        described = {schema["name"]: schema["description"] for schema in toolbox.schemas("mcp")}[
+            "execute_code"
+        ]
     finally:
         await toolbox.close()
     for signature in (
@@ -96,7 +105,10 @@ def test_names_that_python_cannot_have_are_changed() -> None:
     stub = stub_of(Tool("import", "Imports.", Named, nothing))
     assert stub.signature == "import_(lambda_: str, with_dash: int = 1) -> dict"
     called: list[dict[str, Any]] = []
-    space: dict[str, Any] = {"_tool": lambda stub: stub, "_call": lambda tool, given: called.append(given)}
+    space: dict[str, Any] = {
+        "_tool": lambda stub: stub,
+        "_call": lambda tool, given: called.append(given),
+    }
     exec(stub.source, space)
     space["import_"]("x")
     assert called == [{"lambda": "x", "with-dash": 1}]
@@ -116,10 +128,20 @@ def test_names_never_meet() -> None:
     names = ["a-b", "a_b", "open", "os", "progress", "_call", "class", "range"]
     stubs = stubs_of(Tool(name, "Does it.", Doubled, nothing) for name in names)
     assert [stub.name for stub in stubs.values()] == [
-        "a_b", "a_b_", "open_", "os_", "progress_", "_call_", "class_", "range_",
-    ]  # fmt: skip
+        "a_b",
+        "a_b_",
+        "open_",
+        "os_",
+        "progress_",
+        "_call_",
+        "class_",
+        "range_",
+    ]
     called: list[dict[str, Any]] = []
-    space: dict[str, Any] = {"_tool": lambda stub: stub, "_call": lambda tool, given: called.append(given)}
+    space: dict[str, Any] = {
+        "_tool": lambda stub: stub,
+        "_call": lambda tool, given: called.append(given),
+    }
     exec(stubs["open"].source, space)
     space["open_"](a_b_=5, locals_=6)
     assert called == [{"a-b": 1, "a_b": 5, "locals": 6, "x²": 4}]
@@ -134,18 +156,34 @@ def test_a_tool_takes_its_arguments_by_the_names_in_its_schema() -> None:
 
 def test_a_module_of_no_tools_is_a_module() -> None:
     assert "_TOOLS = b'\\x80'" in module_source([])
-    assert ScriptModules(module_source([])).name == ScriptModules(module_source([])).name != ScriptModules("x = 1").name
+    assert (
+        ScriptModules(module_source([])).name
+        == ScriptModules(module_source([])).name
+        != ScriptModules("x = 1").name
+    )
 
 
 def test_the_description_lists_the_tools_that_there_are() -> None:
-    stubs = [stub_of(Tool(name, f"Does {name}.", Many, nothing)) for name in ("alpha", "beta", "web_search")]
+    stubs = [
+        stub_of(Tool(name, f"Does {name}.", Many, nothing))
+        for name in ("alpha", "beta", "web_search")
+    ]
     text = description(stubs, CodeLimits(time=30, calls=7))
     assert "from hermetic_tools import web_search, alpha" in text
     assert "  beta(wanted: str" in text
     assert "Does beta." in text
     assert "Limits: 30 s, 7 calls, 50,000 bytes" in text
     assert "foreground" not in text
-    for helper in ("json_parse", "shell_quote", "retry", "progress", "attach", "keep", "recall", "search_tools"):
+    for helper in (
+        "json_parse",
+        "shell_quote",
+        "retry",
+        "progress",
+        "attach",
+        "keep",
+        "recall",
+        "search_tools",
+    ):
         assert helper in text
     assert "three or more calls" in text
     assert "import hermetic_tools" in description([], CodeLimits())
@@ -169,7 +207,9 @@ async def test_the_schema_has_one_required_text_and_follows_the_toolbox() -> Non
 async def test_the_answers_of_tools_have_the_shape_that_stubs_tell(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     async with scripting(here(tmp_path)) as box:
-        code = {tool["name"]: tool["description"] for tool in box.toolbox.schemas("mcp")}["execute_code"]
+        code = {tool["name"]: tool["description"] for tool in box.toolbox.schemas("mcp")}[
+            "execute_code"
+        ]
         for name, given in (
             ("terminal", {"command": "echo hi"}),
             ("read_file", {"path": "a.txt"}),
@@ -184,8 +224,10 @@ async def test_the_answers_of_tools_have_the_shape_that_stubs_tell(tmp_path: Pat
             assert keys, name
             assert {key for key, mark in keys.items() if not mark} <= answer.keys(), (name, answer)
             assert answer.keys() - keys.keys() <= UNTOLD, (name, answer)
-        described = await box.code("from hermetic_tools import describe_tool as d, terminal as t\n"
-                                   "print(d('terminal')['answers'], t.__doc__)")  # fmt: skip
+        described = await box.code(
+            "from hermetic_tools import describe_tool as d, terminal as t\n"
+            "print(d('terminal')['answers'], t.__doc__)"
+        )
         assert described["output"].count("{output: str, exit_code") == 2
 
 
@@ -204,11 +246,16 @@ async def test_what_a_handler_prints_is_dropped_and_nothing_else(
 
     async with scripting(here(tmp_path)) as box:
         box.toolbox.register(Tool("chatty", "Prints.", Nothing, chatty))
-        running = asyncio.create_task(box.code("from hermetic_tools import chatty\nprint(chatty()['said'])"))
+        running = asyncio.create_task(
+            box.code("from hermetic_tools import chatty\nprint(chatty()['said'])")
+        )
         async with asyncio.timeout(20):
             await started.wait()
         print("from the program")
         printed.set()
         assert (await running)["output"] == "so\n"
         print("afterwards")
-        assert capsys.readouterr().out == "from the caller's own function\nfrom the program\nafterwards\n"
+        assert (
+            capsys.readouterr().out
+            == "from the caller's own function\nfrom the program\nafterwards\n"
+        )

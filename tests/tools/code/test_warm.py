@@ -31,7 +31,9 @@ WHO = "import os, sys; print(os.getpid(), os.getcwd(), os.environ.get('LANG'), '
 
 
 async def waiting(box: Box) -> list[int]:
-    """The pids of the interpreter that forks and of the copy that waits, both children of the resident."""
+    """The pids of the interpreter that forks and of the copy that waits, both children of the
+    resident.
+    """
     resident = (await box.info()).pid
     async with asyncio.timeout(20):
         while len(found := spares_of(resident)) < 2:  # noqa: ASYNC110 (no event tells)
@@ -53,8 +55,8 @@ def is_spare(process: Path) -> bool:
         return False
 
 
-# Forks twice: a script runs in a copy that has rehearsed, and in one that has not. Each prints how many pages the
-# kernel copied for it, and whether anything of the rehearsal is seen.
+# Forks twice: a script runs in a copy that has rehearsed, and in one that has not. Each prints how
+# many pages the kernel copied for it, and whether anything of the rehearsal is seen.
 COPIES = """
 import gc, os, resource, select, sys, types
 tools = sys.modules["hermetic_tools"] = types.ModuleType("hermetic_tools")
@@ -84,7 +86,9 @@ for rehearses in (True, False):
 
 def test_a_copy_that_waits_has_copied_the_memory_that_its_script_needs() -> None:
     file = Path(stubs.__file__).parent / "inside" / "start.py"
-    said = subprocess.run([sys.executable, "-c", COPIES, file], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", COPIES, file], capture_output=True, text=True, check=True
+    ).stdout
     (rehearsed, seen), (plain, _) = (line.split() for line in said.splitlines())
     assert seen == "False"
     assert int(rehearsed) < int(plain) / 2
@@ -104,13 +108,17 @@ async def test_the_next_script_runs_in_the_interpreter_that_waits(tmp_path: Path
         assert "NameError" in (await box.code("print(x)"))["error"]  # each begins anew
 
 
-async def test_what_a_script_starts_at_once_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_script_starts_at_once_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before, start, after = BOOT.partition("from hermetic_resident")
     monkeypatch.setattr(local_resident, "BOOT", f"{before}{LATE}{start}{after}")
     async with scripting(here(tmp_path), warm=True) as box:
         await box.code(WHO)
         pids, mark = await waiting(box), f"9{os.getpid()}.5"
-        said = await box.code(f"import os, subprocess\nsubprocess.Popen(['sleep', '{mark}'])\nprint(os.getpid())")
+        said = await box.code(
+            f"import os, subprocess\nsubprocess.Popen(['sleep', '{mark}'])\nprint(os.getpid())"
+        )
         assert int(said["output"]) in pids
         assert with_argument(mark) == []
 
@@ -194,10 +202,10 @@ async def test_scripts_in_a_row_are_copies_of_one_interpreter(tmp_path: Path) ->
     async with scripting(here(tmp_path), warm=True) as box:
         await box.code("pass")
         await waiting(box)
-        script = (
-            "import os, sys; print(id(sys.modules), os.getppid(), os.getsid(0) == os.getpid()); sys.modules['x'] = 1"
-        )
-        told = [(await box.code(script + "; assert 'y' not in sys.modules"))["output"] for _ in range(5)]
+        script = "import os, sys; print(id(sys.modules), os.getppid(), os.getsid(0) == os.getpid()); sys.modules['x'] = 1"
+        told = [
+            (await box.code(script + "; assert 'y' not in sys.modules"))["output"] for _ in range(5)
+        ]
         assert len(set(told)) == 1  # the same memory: none started anew
         assert told[0].split()[1:] == [str((await box.info()).pid), "True"]
 
@@ -248,7 +256,9 @@ async def test_a_shim_is_passed_by_once_it_is_known_what_it_starts(tmp_path: Pat
     for warm in (False, True):
         async with scripting(place, warm=warm) as box:
             for _ in range(4):
-                assert (await box.code("import sys; print(sys.executable)"))["output"].strip() == sys.executable
+                assert (await box.code("import sys; print(sys.executable)"))[
+                    "output"
+                ].strip() == sys.executable
             assert uses.read_text().split() == [str(tmp_path)]
             await box.call("terminal", command="cd other")  # where a shim may choose another
             await box.code("pass")
@@ -264,7 +274,8 @@ async def test_scripts_in_a_row_are_copies_elsewhere_too(kind: str, tmp_path: Pa
     else:
         need_variable("BWRAP")
         place = {"workspace": str(tmp_path)}
-    script = "import sys; print('threading' in sys.modules)"  # what a parent has imported, and no script of its own
+    # what a parent has imported, and no script of its own
+    script = "import sys; print('threading' in sys.modules)"
     async with scripting(place, kind, warm=True) as box:
         async with asyncio.timeout(60):
             while (answer := await box.code(script))["output"] != "True\n":

@@ -1,12 +1,14 @@
 """Reads the cases of edits that miss a little: what is in the file, the edit, and what is right.
 
-A family begins with `## `, a case with `# `. A block is a word and a colon, and below it lines that begin with a bar.
-`file:` is the file before (left out: that of the case before), `old:` and `new:` are a replacement, `hunks:` is an
-update of a patch. What is right is `gives:`, the whole file after, or `refused:` with the reason. `says:` is a part of
-the refusal's message, `by:` the way in which the place is found, `all` stands for replace_all.
+A family begins with `## `, a case with `# `. A block is a word and a colon, and below it lines that
+begin with a bar. `file:` is the file before (left out: that of the case before), `old:` and `new:`
+are a replacement, `hunks:` is an update of a patch. What is right is `gives:`, the whole file
+after, or `refused:` with the reason. `says:` is a part of the refusal's message, `by:` the way in
+which the place is found, `all` stands for replace_all.
 
-Seen as they are: → is a tab, ␍ a carriage return, ␠ a space, ⍽ a space that does not break, ⊘ a character of no width.
-Each line of a file ends with a line end, unless ∅ stands there. Texts of an edit end where they end.
+Seen as they are: → is a tab, ␍ a carriage return, ␠ a space, ⍽ a space that does not break, ⊘ a
+character of no width. Each line of a file ends with a line end, unless ∅ stands there. Texts of an
+edit end where they end.
 """
 
 from pathlib import Path
@@ -42,7 +44,9 @@ def read_cases(path: Path = CASES) -> list[Case]:
             case = _case(family, head, rest, file)
             file = case.file
             cases.append(case)
-        family = next((line[3:] for line in reversed(part.split("\n")) if line.startswith("## ")), family)
+        family = next(
+            (line[3:] for line in reversed(part.split("\n")) if line.startswith("## ")), family
+        )
     return cases
 
 
@@ -59,7 +63,9 @@ def _case(family: str, head: str, lines: list[str], file: str) -> Case:
             words["all"] = "yes"
         elif line and not line.startswith("## "):
             word, colon, rest = line.partition(": ")
-            assert f"{word}{colon}" in ("refused: ", "says: ", "by: "), f"{head}: {line!r} cannot be read"
+            assert f"{word}{colon}" in ("refused: ", "says: ", "by: "), (
+                f"{head}: {line!r} cannot be read"
+            )
             words[word] = rest
     assert ("gives" in blocks) != ("refused" in words), f"{head}: gives or refused"
     assert "hunks" in blocks or {"old", "new"} <= {*blocks}, f"{head}: hunks, or old and new"

@@ -1,4 +1,6 @@
-"""Edits that miss a little have the right outcome: the exact text, or a refusal for the right reason."""
+"""Edits that miss a little have the right outcome: the exact text, or a refusal for the right
+reason.
+"""
 
 from collections import Counter
 

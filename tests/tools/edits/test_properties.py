@@ -1,10 +1,13 @@
-"""Edits undone give the bytes there were, and a patch made from two texts leads from one to the other or is refused."""
+"""Edits undone give the bytes there were, and a patch made from two texts leads from one to the
+other or is refused.
+"""
 
 import subprocess
 from collections.abc import Callable
 from difflib import SequenceMatcher
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -20,13 +23,33 @@ from tests.programs import need
 from tests.sizes import scale
 
 MANY = settings(
-    max_examples=scale(2000), deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+    max_examples=scale(2000),
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
-SOME = settings(max_examples=scale(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(
+    max_examples=scale(300), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 # Few different lines, so that they repeat and resemble each other.
 WORDS = st.sampled_from(
-    ["", "a", "b", "  a", "\ta", "a ", "b b", "“a”", '"a"', "é", "x = 1", "    x = 1", "}", "@@ a", "-a"]
+    [
+        "",
+        "a",
+        "b",
+        "  a",
+        "\ta",
+        "a ",
+        "b b",
+        "“a”",
+        '"a"',
+        "é",
+        "x = 1",
+        "    x = 1",
+        "}",
+        "@@ a",
+        "-a",
+    ]
 )
 LINES = st.lists(WORDS, max_size=12)
 MARKS = st.sampled_from([b"", b"\xef\xbb\xbf", b"\xff\xfe"])
@@ -48,7 +71,9 @@ def hunks_between(olds: list[str], news: list[str], around: int) -> list[str]:
             if tag == "equal":
                 result += [" " + line for line in olds[i1:i2]]
             else:
-                result += ["-" + line for line in olds[i1:i2]] + ["+" + line for line in news[j1:j2]]
+                result += ["-" + line for line in olds[i1:i2]] + [
+                    "+" + line for line in news[j1:j2]
+                ]
     return result
 
 
@@ -77,14 +102,21 @@ def test_a_patch_leads_to_the_other_text_and_back_or_is_refused(
     olds: list[str], news: list[str], end: str, mark: bytes, has_last_end: bool, around: int
 ) -> None:
     assume(olds != news and olds and news and olds[-1] and news[-1])
-    assume(end == "\n" or has_last_end or min(len(olds), len(news)) > 1)  # with the last CRLF the file forgets them
+    # with the last CRLF the file forgets them
+    assume(end == "\n" or has_last_end or min(len(olds), len(news)) > 1)
     before, after = (file_of(lines, end, mark, has_last_end) for lines in (olds, news))
     assert outcome(update("f", hunks_between(olds, news, around)), before) in (after, "ambiguous")
     assert outcome(update("f", hunks_between(news, olds, around)), after) in (before, "ambiguous")
 
 
 @MANY
-@given(st.lists(st.integers(0, 99), unique=True, min_size=2, max_size=30), st.data(), ENDS, MARKS, st.booleans())
+@given(
+    st.lists(st.integers(0, 99), unique=True, min_size=2, max_size=30),
+    st.data(),
+    ENDS,
+    MARKS,
+    st.booleans(),
+)
 def test_a_patch_of_lines_that_do_not_repeat_is_never_refused(
     numbers: list[int], data: st.DataObject, end: str, mark: bytes, has_last_end: bool
 ) -> None:
@@ -94,7 +126,8 @@ def test_a_patch_of_lines_that_do_not_repeat_is_never_refused(
         at = data.draw(st.integers(0, len(news) - 1))
         news[at : at + data.draw(st.integers(0, 2))] = [f"new {data.draw(st.integers(100, 199))}"]
     assume(olds != news and len(set(news)) == len(news))
-    assume(end == "\n" or has_last_end or min(len(olds), len(news)) > 1)  # with the last CRLF the file forgets them
+    # with the last CRLF the file forgets them
+    assume(end == "\n" or has_last_end or min(len(olds), len(news)) > 1)
     before, after = (file_of(lines, end, mark, has_last_end) for lines in (olds, news))
     assert patched(update("f", hunks_between(olds, news, 1)), before) == after
     assert patched(update("f", hunks_between(news, olds, 1)), after) == before
@@ -110,7 +143,12 @@ def test_a_replacement_undone_gives_the_bytes_there_were(
     start = data.draw(st.integers(0, len(text)))
     old = text[start : data.draw(st.integers(start, len(text)))]
     new = "\n".join(data.draw(st.lists(WORDS, min_size=1, max_size=3))) + "#"
-    assume(old and "\r" not in old.replace("\r\n", "") and new not in text and exact(text, old, new)[1:] == [])
+    assume(
+        old
+        and "\r" not in old.replace("\r\n", "")
+        and new not in text
+        and exact(text, old, new)[1:] == []
+    )
     assume(text[start - 1 : start + 1] != "\r\n")  # an edit takes in both halves of a line end
     done = replace(text, old, new)
     assert done.strategy == "exact"
@@ -122,7 +160,9 @@ def test_a_replacement_undone_gives_the_bytes_there_were(
 
 @MANY
 @given(LINES, st.data(), ENDS)
-def test_a_tolerant_replacement_changes_only_its_own_lines(lines: list[str], data: st.DataObject, end: str) -> None:
+def test_a_tolerant_replacement_changes_only_its_own_lines(
+    lines: list[str], data: st.DataObject, end: str
+) -> None:
     text = file_of(lines, end, b"", True).decode()
     assume(lines)
     first = data.draw(st.integers(0, len(lines) - 1))
@@ -152,7 +192,13 @@ def test_bytes_are_the_same_after_reading_and_writing_them(content: bytes) -> No
 
 @SOME
 @given(LINES, LINES, st.booleans(), st.booleans())
-def test_a_diff_is_what_git_takes(tmp_path_factory, olds: list[str], news: list[str], one: bool, other: bool) -> None:  # type: ignore[no-untyped-def]
+def test_a_diff_is_what_git_takes(
+    tmp_path_factory: pytest.TempPathFactory,
+    olds: list[str],
+    news: list[str],
+    one: bool,
+    other: bool,
+) -> None:
     before, after = file_of(olds, "\n", b"", one).decode(), file_of(news, "\n", b"", other).decode()
     assume(before != after and before and after)
     directory: Path = tmp_path_factory.mktemp("diff")
@@ -193,9 +239,17 @@ NOISES: dict[str, Callable[[list[str]], list[str]]] = {
 
 @MANY
 @given(
-    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 999)), min_size=1, max_size=15, unique_by=lambda it: it[1]),
-    st.data(), st.sampled_from(sorted(NOISES)), ENDS, st.booleans(),
-)  # fmt: skip
+    st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 999)),
+        min_size=1,
+        max_size=15,
+        unique_by=lambda it: it[1],
+    ),
+    st.data(),
+    st.sampled_from(sorted(NOISES)),
+    ENDS,
+    st.booleans(),
+)
 def test_an_edit_with_noise_changes_its_line_and_no_other(
     shape: list[tuple[int, int]], data: st.DataObject, noise: str, end: str, in_file: bool
 ) -> None:
@@ -215,16 +269,23 @@ def test_an_edit_with_noise_changes_its_line_and_no_other(
     assert [line for at, line in enumerate(done) if at != target] == [
         line for at, line in enumerate([*lines, ""]) if at != target
     ]
-    assert done[target].split() == lines[target].replace(f"#{shape[target][1]};", "#CHANGED;").split()
+    assert (
+        done[target].split() == lines[target].replace(f"#{shape[target][1]};", "#CHANGED;").split()
+    )
     assert indentation(done[target]) == indentation(lines[target])
 
 
-ODD = st.text(st.sampled_from("ab \t\r\n\\\"'`“”’–…\u00a0\u200b\u0301é.x1{}|@*-+\x0b\x0c\x85\u2028"), max_size=40)
+ODD = st.text(
+    st.sampled_from("ab \t\r\n\\\"'`“”’–…\u00a0\u200b\u0301é.x1{}|@*-+\x0b\x0c\x85\u2028"),
+    max_size=40,
+)
 
 
 @MANY
 @given(ODD, ODD, ODD, st.booleans())
-def test_whatever_is_replaced_is_done_or_refused(text: str, old: str, new: str, replace_all: bool) -> None:
+def test_whatever_is_replaced_is_done_or_refused(
+    text: str, old: str, new: str, replace_all: bool
+) -> None:
     try:
         done = replace(text, old, new, replace_all=replace_all)
     except EditRefused:
@@ -234,9 +295,33 @@ def test_whatever_is_replaced_is_done_or_refused(text: str, old: str, new: str, 
 
 
 @MANY
-@given(st.lists(st.sampled_from(["*** Update File: f", "*** Add File: g", "*** Delete File: f", "*** Move File: f -> h",
-    "*** Move to: i", "@@", "@@ a", " a", "-a", "+b", "", "*** End of File", "*** End Patch", "b", " ", "-", "+"]),
-    max_size=12), ODD)  # fmt: skip
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "*** Update File: f",
+                "*** Add File: g",
+                "*** Delete File: f",
+                "*** Move File: f -> h",
+                "*** Move to: i",
+                "@@",
+                "@@ a",
+                " a",
+                "-a",
+                "+b",
+                "",
+                "*** End of File",
+                "*** End Patch",
+                "b",
+                " ",
+                "-",
+                "+",
+            ]
+        ),
+        max_size=12,
+    ),
+    ODD,
+)
 def test_whatever_a_patch_says_is_done_or_refused(lines: list[str], text: str) -> None:
     content = text.encode()
     try:

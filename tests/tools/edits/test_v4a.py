@@ -34,7 +34,13 @@ what follows is not read"""
         Hunk(
             number=4,
             hints=("class A:", "def f(self):"),
-            lines=((" ", "stays"), ("-", "goes"), ("+", "comes"), (" ", ""), (" ", "after a blank line")),
+            lines=(
+                (" ", "stays"),
+                ("-", "goes"),
+                ("+", "comes"),
+                (" ", ""),
+                (" ", "after a blank line"),
+            ),
         ),
         Hunk(number=11, lines=(("+", "last"),), at_end=True),
     )
@@ -89,7 +95,9 @@ def test_what_wraps_a_patch_does_no_harm(patch: str) -> None:
     ],
 )
 def test_what_cannot_be_read_is_named_by_its_line(patch: str, line: int, says: str) -> None:
-    with pytest.raises(EditRefused, match=f"^line {line} of the patch" if line else "^the patch") as caught:
+    with pytest.raises(
+        EditRefused, match=f"^line {line} of the patch" if line else "^the patch"
+    ) as caught:
         parse(patch)
     assert caught.value.reason == "malformed"
     assert says in str(caught.value)
@@ -115,7 +123,10 @@ def test_operations_hold_one_after_the_other() -> None:
 +again"""
     changes = plan(parse(patch), {"new": None, "a": b"x\n", "b": None, "c": None, "old": b"gone\n"})
     assert {change.path: change.after for change in changes} == {
-        "new": b"two\n", "a": None, "c": b"y\nz\n", "old": b"again\n",
-    }  # fmt: skip
+        "new": b"two\n",
+        "a": None,
+        "c": b"y\nz\n",
+        "old": b"again\n",
+    }
     assert [change.source for change in changes if change.path == "c"] == ["a"]
     assert "rename from a\nrename to c\n--- a/a\n+++ b/c\n" in diff_of(changes)

@@ -28,12 +28,18 @@ async def test_a_text_becomes_another_and_a_diff_says_so(tmp_path: Path, kind: s
     (tmp_path / "a.py").write_bytes(b"def f():\r\n    return 1\r\n")
     async with opened(tmp_path, kind) as box:
         answer = await box.call(
-            "patch", path="a.py", old_string="def f():\n  return 1", new_string="def f():\n  return 2"
+            "patch",
+            path="a.py",
+            old_string="def f():\n  return 1",
+            new_string="def f():\n  return 2",
         )
         assert answer == {
-            "success": True, "files_modified": ["a.py"], "strategy": "trimmed_lines", "lines": [1],
+            "success": True,
+            "files_modified": ["a.py"],
+            "strategy": "trimmed_lines",
+            "lines": [1],
             "diff": "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n def f():\n-    return 1\n+    return 2\n",
-        }  # fmt: skip
+        }
         assert (tmp_path / "a.py").read_bytes() == b"def f():\r\n    return 2\r\n"
 
 
@@ -66,10 +72,15 @@ async def test_a_miss_is_explained_and_the_third_advises_to_read(tmp_path: Path)
             assert "1|alpha beta" in answer["error"]
             assert ("hint" in answer) == (count == 3)
         assert "read_file" in answer["hint"]
-        assert (await box.call("patch", path="f", old_string="gamma", new_string="delta"))["success"]
+        assert (await box.call("patch", path="f", old_string="gamma", new_string="delta"))[
+            "success"
+        ]
         assert "hint" not in await box.call("patch", path="f", old_string="nothing", new_string="x")
         twice = await box.call("patch", path="f", old_string="a", new_string="x")
-        assert (twice["reason"], (tmp_path / "f").read_text()) == ("ambiguous", "alpha beta\ndelta\n")
+        assert (twice["reason"], (tmp_path / "f").read_text()) == (
+            "ambiguous",
+            "alpha beta\ndelta\n",
+        )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +103,9 @@ async def test_a_miss_is_explained_and_the_third_advises_to_read(tmp_path: Path)
         ({"path": "a.json", "old_string": "1", "new_string": ""}, "broken"),
     ],
 )
-async def test_what_cannot_be_done_says_what_would_be_right(tmp_path: Path, given: dict[str, str], says: str) -> None:
+async def test_what_cannot_be_done_says_what_would_be_right(
+    tmp_path: Path, given: dict[str, str], says: str
+) -> None:
     (tmp_path / "f").write_text("x\n")
     (tmp_path / "a.json").write_text('{"a": 1}\n')
     async with opened(tmp_path) as box:
@@ -108,16 +121,22 @@ async def test_only_new_mistakes_are_told(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         first = await box.call("patch", path="a.py", old_string="x = 1", new_string="x = (1")
         assert "never closed" in first["lint"]["a.py"]["output"]
-        assert "lint" not in await box.call("patch", path="a.py", old_string="y = 2", new_string="y = 3")
+        assert "lint" not in await box.call(
+            "patch", path="a.py", old_string="y = 2", new_string="y = 3"
+        )
 
 
-async def test_protected_files_and_those_outside_of_the_root_are_not_touched(tmp_path: Path) -> None:
+async def test_protected_files_and_those_outside_of_the_root_are_not_touched(
+    tmp_path: Path,
+) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/config").write_text("Host secret\n")
     (tmp_path / "innocent").symlink_to(".ssh/config")
     async with opened(tmp_path) as box:
         for path in (".ssh/config", "innocent", "/etc/passwd"):
-            answer = await box.call("patch", path=path, old_string="nothing like it", new_string="y")
+            answer = await box.call(
+                "patch", path=path, old_string="nothing like it", new_string="y"
+            )
             assert answer["status"] == "blocked"
             assert "secret" not in answer["error"]
         mixed = "*** Add File: fine\n+x\n*** Add File: .ssh/new\n+x"
@@ -126,7 +145,9 @@ async def test_protected_files_and_those_outside_of_the_root_are_not_touched(tmp
     (tmp_path / "in").mkdir()
     rooted = Settings(files=FilesSettings(write_root=str(tmp_path / "in")))
     async with opened(tmp_path, settings=rooted) as box:
-        answer = await box.call("patch", mode="patch", patch="*** Add File: in/x\n+x\n*** Add File: y\n+y")
+        answer = await box.call(
+            "patch", mode="patch", patch="*** Add File: in/x\n+x\n*** Add File: y\n+y"
+        )
         assert answer["status"] == "blocked"
         assert sorted(os.listdir(tmp_path)) == [".ssh", "in", "innocent"]
         assert (await box.call("patch", mode="patch", patch="*** Add File: in/x\n+x"))["success"]
@@ -156,10 +177,15 @@ async def test_calls_at_once_lose_no_edit(tmp_path: Path, kind: str) -> None:
     (tmp_path / "f").write_text("".join(f"[{number}] 0\n" for number in range(20)))
     async with opened(tmp_path, kind) as box:
         answers = await asyncio.gather(
-            *(box.call("patch", path="f", old_string=f"[{n}] 0", new_string=f"[{n}] 1") for n in range(20))
+            *(
+                box.call("patch", path="f", old_string=f"[{n}] 0", new_string=f"[{n}] 1")
+                for n in range(20)
+            )
         )
         assert all(answer["success"] for answer in answers)
-        assert (await box.terminal("cat f"))["output"] == "".join(f"[{number}] 1\n" for number in range(20))
+        assert (await box.terminal("cat f"))["output"] == "".join(
+            f"[{number}] 1\n" for number in range(20)
+        )
 
 
 async def test_secrets_near_a_miss_are_hidden(tmp_path: Path) -> None:
@@ -168,7 +194,9 @@ async def test_secrets_near_a_miss_are_hidden(tmp_path: Path) -> None:
         for old in ("DATABASE_PASSWORD=x\nDEBUG=1", "DATABASE_PASSWORT=", "DEBUG"):
             answer = await box.call("patch", path=".env", old_string=old, new_string=old)
             assert "hunter2" not in str(answer)
-            answer = await box.call("patch", path=".env", old_string=old, new_string="y", replace_all=True)
+            answer = await box.call(
+                "patch", path=".env", old_string=old, new_string="y", replace_all=True
+            )
             assert "hunter2" not in str(answer)
         assert (tmp_path / ".env").read_text() == "DATABASE_PASSWORD=hunter2-and-more\ny=1\n"
 
@@ -177,7 +205,9 @@ async def test_secrets_in_a_diff_are_hidden(tmp_path: Path) -> None:
     token = "ghp_" + "a1B2" * 9
     (tmp_path / "settings.ini").write_text(f"token = {token}\nx = 1\n")
     async with opened(tmp_path) as box:
-        answer = await box.call("patch", path="settings.ini", old_string="x = 1", new_string="x = 2")
+        answer = await box.call(
+            "patch", path="settings.ini", old_string="x = 1", new_string="x = 2"
+        )
         assert "+x = 2" in answer["diff"]
         assert token not in answer["diff"]
         assert token in (tmp_path / "settings.ini").read_text()

@@ -65,7 +65,9 @@ async def endings_and_modes(box: Box) -> None:
     )
     assert (await box.call("read_file", path="dos"))["content"] == "1|one\n2|two"
     assert "error" not in await box.call("write_file", path="link", content="x\n")
-    seen = await box.terminal("od -An -c dos | tr -d ' \\n'; stat -c ' %a' dos; [[ -L link ]] && echo link")
+    seen = await box.terminal(
+        "od -An -c dos | tr -d ' \\n'; stat -c ' %a' dos; [[ -L link ]] && echo link"
+    )
     assert seen["output"].split() == ["357273277x\\r\\n", "751", "link"]
     long = await box.call("read_file", path="long", offset=299999)
     assert (long["content"], long["total_lines"]) == ("299999|299999\n300000|300000", 300000)
@@ -76,9 +78,12 @@ async def searches(box: Box, at: str) -> None:
         "mkdir -p sub/ignored; echo 'ignored/' >.gitignore; echo needle | tee sub/x.py sub/ignored/y.py >.h"
     )
     found = await box.call("search_files", pattern="^need", context=1)
-    assert [(line["path"], line["line"]) for line in found["matches"] if "is_context" not in line] == [
-        ("a/b.txt", 2), ("sub/x.py", 1),
-    ]  # fmt: skip
+    assert [
+        (line["path"], line["line"]) for line in found["matches"] if "is_context" not in line
+    ] == [
+        ("a/b.txt", 2),
+        ("sub/x.py", 1),
+    ]
     assert found["total_count"] == 2
     named = await box.call("search_files", pattern="*.py", target="files", path=at)
     assert named["files"] == [f"{at}/sub/x.py"]
@@ -95,7 +100,9 @@ async def refusals(box: Box, at: str) -> None:
     environment = await box.toolbox.fleet.get("t")
     seen = await environment.write_file("f", "one")
     await box.terminal("echo other >f")
-    tried = json.loads(await box.toolbox.call("write_file", {"path": "f", "content": "two"}, task_id="t"))
+    tried = json.loads(
+        await box.toolbox.call("write_file", {"path": "f", "content": "two"}, task_id="t")
+    )
     assert tried["resolved_path"] == f"{at}/f"
     with pytest.raises(ValueError, match="read it again"):
         await environment.write_file("f", "three", expect=seen.signature)

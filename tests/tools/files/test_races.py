@@ -1,4 +1,6 @@
-"""A directory that somebody keeps exchanging for a link: nothing is ever written, made or deleted behind that link."""
+"""A directory that somebody keeps exchanging for a link: nothing is ever written, made or deleted
+behind that link.
+"""
 
 import asyncio
 import os
@@ -84,7 +86,9 @@ async def test_writes_never_leave_the_root(tmp_path: Path) -> None:
         with swapping(inside, outside, SWAPS) as process:
             turn = 0
             while process.poll() is None:
-                ends.update(await asyncio.gather(*(work(env, bounds, turn + more) for more in range(8))))
+                ends.update(
+                    await asyncio.gather(*(work(env, bounds, turn + more) for more in range(8)))
+                )
                 turn += 8
             assert process.returncode == 0
     assert left(outside) == {"victim": "stays"}

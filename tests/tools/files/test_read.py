@@ -58,7 +58,9 @@ async def test_pages_of_a_large_file_are_those_of_its_lines(tmp_path: Path) -> N
         assert info.rss is not None
         assert info.rss < 40 << 20
         await box.terminal("printf end >>large")
-        assert (await box.call("read_file", path="large", offset=lines + 1))["content"] == f"{lines + 1}|end"
+        assert (await box.call("read_file", path="large", offset=lines + 1))[
+            "content"
+        ] == f"{lines + 1}|end"
 
 
 def write_numbers(path: Path, lines: int) -> None:
@@ -74,7 +76,11 @@ async def test_encodings_marks_and_line_endings_are_read(tmp_path: Path) -> None
     async with opened(tmp_path) as box:
         assert (await box.call("read_file", path="mark"))["content"] == "1|grün\n2|x"
         wide = await box.call("read_file", path="wide")
-        assert (wide["content"], wide["encoding"], wide["total_lines"]) == ("1|grün\n2|ü਀ਊ", "utf-16-le", 2)
+        assert (wide["content"], wide["encoding"], wide["total_lines"]) == (
+            "1|grün\n2|ü਀ਊ",
+            "utf-16-le",
+            2,
+        )
         assert (await box.call("read_file", path="old"))["content"] == "1|größer\n2|als"
 
 
@@ -94,7 +100,9 @@ async def test_what_is_no_text_is_told_apart(tmp_path: Path) -> None:
             assert "device" in (await box.call("read_file", path=device))["error"]
 
 
-async def test_files_of_the_kernel_have_lines_though_they_say_they_are_empty(tmp_path: Path) -> None:
+async def test_files_of_the_kernel_have_lines_though_they_say_they_are_empty(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path) as box:
         read = await box.call("read_file", path="/proc/meminfo", limit=2)
         assert read["content"].startswith("1|MemTotal:")
@@ -108,7 +116,8 @@ async def test_what_fails_to_be_read_leaves_nothing_open(tmp_path: Path) -> None
         for _ in range(100):
             with pytest.raises(OSError, match="/mem"):
                 await env.read_lines(f"/proc/{resident}/mem", 1, 10)
-        assert len(os.listdir(f"/proc/{resident}/fd")) < before + 50  # its shells come and go meanwhile
+        # its shells come and go meanwhile
+        assert len(os.listdir(f"/proc/{resident}/fd")) < before + 50
 
 
 async def test_credentials_and_variables_are_not_read_by_any_way(tmp_path: Path) -> None:
@@ -129,15 +138,23 @@ async def test_a_missing_file_names_similar_ones(tmp_path: Path) -> None:
         answer = await box.call("read_file", path="setings.toml")
         assert answer["similar_files"] == ["settings.toml"]
         assert "does not exist" in answer["error"]
-        assert "nor does its directory" in (await box.call("read_file", path="no/such/file"))["error"]
+        assert (
+            "nor does its directory" in (await box.call("read_file", path="no/such/file"))["error"]
+        )
 
 
-async def test_the_same_lines_again_are_unchanged_then_warned_of_then_refused(tmp_path: Path) -> None:
+async def test_the_same_lines_again_are_unchanged_then_warned_of_then_refused(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "f").write_text("one\n")
     async with opened(tmp_path) as box:
         assert (await box.call("read_file", path="f"))["content"] == "1|one"
         second = await box.call("read_file", path="./f")
-        assert (second["status"], second["content"], "_warning" in second) == ("unchanged", "", False)
+        assert (second["status"], second["content"], "_warning" in second) == (
+            "unchanged",
+            "",
+            False,
+        )
         assert "_warning" in await box.call("read_file", path="f")
         assert (await box.call("read_file", path="f"))["status"] == "refused"
         assert (await box.call("read_file", path="f", task="other"))["content"] == "1|one"
@@ -156,11 +173,17 @@ async def test_documents_are_shown_as_text(tmp_path: Path) -> None:
     word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     sheet = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
     (tmp_path / "d.docx").write_bytes(
-        zipped({"word/document.xml": f'<d xmlns:w="{word}"><w:p><w:t>Hello</w:t><w:tab/><w:t>you</w:t></w:p></d>'})
+        zipped(
+            {
+                "word/document.xml": f'<d xmlns:w="{word}"><w:p><w:t>Hello</w:t><w:tab/><w:t>you</w:t></w:p></d>'
+            }
+        )
     )
     rows = f'<w xmlns="{sheet}"><row><c t="s"><v>0</v></c><c><v>2.5</v></c></row></w>'
     strings = f'<s xmlns="{sheet}"><si><t>name</t></si></s>'
-    (tmp_path / "s.xlsx").write_bytes(zipped({"xl/worksheets/sheet1.xml": rows, "xl/sharedStrings.xml": strings}))
+    (tmp_path / "s.xlsx").write_bytes(
+        zipped({"xl/worksheets/sheet1.xml": rows, "xl/sharedStrings.xml": strings})
+    )
     (tmp_path / "broken.docx").write_bytes(b"no zip")
     async with opened(tmp_path) as box:
         assert "print(1)" in (await box.call("read_file", path="n.ipynb"))["content"]
@@ -178,7 +201,9 @@ def zipped(parts: dict[str, str]) -> bytes:
 
 
 async def test_secrets_in_a_file_are_hidden_and_its_escape_sequences_stay(tmp_path: Path) -> None:
-    (tmp_path / "notes").write_text("token ghp_kX7wQ2mZ9rT4vB8nY1cL5sD3fG6hJ0pAqWeR" + "\n\x1b[31mred\x1b[0m\n")
+    (tmp_path / "notes").write_text(
+        "token ghp_kX7wQ2mZ9rT4vB8nY1cL5sD3fG6hJ0pAqWeR" + "\n\x1b[31mred\x1b[0m\n"
+    )
     async with opened(tmp_path) as box:
         content = (await box.call("read_file", path="notes"))["content"]
         assert "kX7wQ2mZ9rT4vB8n" not in content
@@ -198,7 +223,8 @@ async def test_others_are_served_while_a_large_file_is_counted(tmp_path: Path) -
                 await env.list_names(".")
                 worst, served = max(worst, time.perf_counter() - began), served + 1
         assert ((await counting).total, (await counting).text) == (lines, "x")
-        assert served > 3  # over 100 where processors are idle; counting in the resident itself would give 1
+        # over 100 where processors are idle; counting in the resident itself would give 1
+        assert served > 3
         assert worst < 0.3
 
 

@@ -28,10 +28,14 @@ async def test_few_matches_are_listed_and_many_grouped(tmp_path: Path) -> None:
 async def test_other_modes_count_and_name_files(tmp_path: Path) -> None:
     plant(tmp_path)
     async with opened(tmp_path) as box:
-        counted = await box.call("search_files", pattern="foo", output_mode="count", file_glob="*.py")
+        counted = await box.call(
+            "search_files", pattern="foo", output_mode="count", file_glob="*.py"
+        )
         assert counted["counts"]["a.py"] == 2
         assert "build/out.py" not in counted["counts"]
-        named = await box.call("search_files", pattern="foo", output_mode="files_only", path=str(tmp_path / "vendor"))
+        named = await box.call(
+            "search_files", pattern="foo", output_mode="files_only", path=str(tmp_path / "vendor")
+        )
         assert named["files"] == [f"{tmp_path}/vendor/f"]
         found = await box.call("search_files", pattern="*.py", target="files")
         assert sorted(found["files"]) == ["a.py", "keep/build/in.py", "sub/deep/c.py"]
@@ -45,7 +49,9 @@ async def test_an_answer_has_a_budget_and_says_where_to_go_on(tmp_path: Path) ->
         first = await box.call("search_files", pattern="foo", limit=2000)
         assert len(first["matches_text"]) <= 100_000
         assert (first["total_count"], first["truncated"]) == (2000, True)
-        second = await box.call("search_files", pattern="foo", limit=2000, offset=first["next_offset"])
+        second = await box.call(
+            "search_files", pattern="foo", limit=2000, offset=first["next_offset"]
+        )
         assert second["matches_text"].startswith(f"f\n{first['next_offset'] + 1}:foo")
 
 
@@ -53,7 +59,10 @@ async def test_mistakes_are_told(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         assert "cannot be searched" in (await box.call("search_files", pattern="a("))["error"]
         assert "newline" in (await box.call("search_files", pattern="a\\nb"))["error"]
-        assert "does not exist" in (await box.call("search_files", pattern="a", path="nowhere"))["error"]
+        assert (
+            "does not exist"
+            in (await box.call("search_files", pattern="a", path="nowhere"))["error"]
+        )
 
 
 async def test_what_is_protected_is_not_shown(tmp_path: Path) -> None:
@@ -61,7 +70,13 @@ async def test_what_is_protected_is_not_shown(tmp_path: Path) -> None:
     (tmp_path / ".ssh/key").write_text("needle\n")
     (tmp_path / ".env").write_text("needle\n")
     async with opened(tmp_path) as box:
-        for path, glob in ((".ssh", None), (".ssh/key", None), (".env", None), (".", ".env"), (".", ".*")):
+        for path, glob in (
+            (".ssh", None),
+            (".ssh/key", None),
+            (".env", None),
+            (".", ".env"),
+            (".", ".*"),
+        ):
             answer = await box.call("search_files", pattern="needle", path=path, file_glob=glob)
             assert "protected" in answer.get("error", "") or answer["total_count"] == 0, path
 
@@ -77,7 +92,9 @@ async def test_the_same_search_again_is_warned_of_then_refused(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("ripgrep", [True, False])
-async def test_a_search_that_takes_too_long_ends_and_holds_nobody_up(tmp_path: Path, ripgrep: bool) -> None:
+async def test_a_search_that_takes_too_long_ends_and_holds_nobody_up(
+    tmp_path: Path, ripgrep: bool
+) -> None:
     (tmp_path / "f").write_text("a" * 40 + "\n")
     async with hermetic.open("local", cwd=tmp_path, login=False) as env:
         pattern = r"(?=(a+)+b)(a+)+b"  # only Python understands it, and it takes for ever
@@ -148,7 +165,8 @@ async def test_a_very_deep_tree_is_searched(tmp_path: Path) -> None:
             found = await env.search_files("foo", ripgrep=False)
             assert [line.path for line in found.matches] == ["d/" * 1100 + "f"]
     finally:
-        removing = await asyncio.create_subprocess_exec("rm", "-r", tmp_path / "d")  # deeper than Python removes
+        # deeper than Python removes
+        removing = await asyncio.create_subprocess_exec("rm", "-r", tmp_path / "d")
         assert await removing.wait() == 0
 
 
@@ -158,7 +176,10 @@ async def test_many_searches_at_once_all_get_their_answers(tmp_path: Path) -> No
         searches = [env.search_files(f"^{number} foo", limit=3) for number in range(40)]
         found = await asyncio.gather(*searches)
         assert [each.total for each in found] == [int(number % 3 != 0) for number in range(40)]
-        waiting = [asyncio.ensure_future(env.search_files(r"(?=(x+)+y)(x+)+y", timeout=60)) for _ in range(12)]
+        waiting = [
+            asyncio.ensure_future(env.search_files(r"(?=(x+)+y)(x+)+y", timeout=60))
+            for _ in range(12)
+        ]
         await asyncio.wait(waiting, timeout=0.2)
         for search in waiting:
             search.cancel()

@@ -53,7 +53,9 @@ async def test_both_find_the_same(tmp_path: Path) -> None:
             one = await env.search_files(pattern, **wish)
             other = await env.search_files(pattern, ripgrep=False, **wish)
             assert (one.engine, other.engine) == ("ripgrep", "python")
-            assert msgspec.structs.replace(one, engine="") == msgspec.structs.replace(other, engine=""), (pattern, wish)
+            assert msgspec.structs.replace(one, engine="") == msgspec.structs.replace(
+                other, engine=""
+            ), (pattern, wish)
         assert (await env.search_files("foo", limit=1000)).total > 200
 
 
@@ -64,5 +66,7 @@ async def test_both_find_the_same_among_many(tmp_path: Path) -> None:
         for pattern in ("needle", "word7 word[0-9]*3", "^word1 .*word2"):
             one = await env.search_files(pattern, limit=300, context=1)
             other = await env.search_files(pattern, limit=300, context=1, ripgrep=False)
-            assert msgspec.structs.replace(one, engine="") == msgspec.structs.replace(other, engine="")
+            assert msgspec.structs.replace(one, engine="") == msgspec.structs.replace(
+                other, engine=""
+            )
             assert one.total >= 2

@@ -14,9 +14,11 @@ async def test_a_file_is_written_and_told_of(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         answer = await box.call("write_file", path="a/b", content="grün\n")
         assert answer == {
-            "bytes_written": 6, "dirs_created": True, "resolved_path": f"{tmp_path}/a/b",
+            "bytes_written": 6,
+            "dirs_created": True,
+            "resolved_path": f"{tmp_path}/a/b",
             "files_modified": [f"{tmp_path}/a/b"],
-        }  # fmt: skip
+        }
         assert (tmp_path / "a/b").read_bytes() == "grün\n".encode()
 
 
@@ -57,7 +59,9 @@ async def test_broken_texts_are_refused_unless_they_were_broken_before(tmp_path:
         assert os.listdir(tmp_path) == []
         (tmp_path / "b.json").write_text("{")
         assert "lint" in await box.call("write_file", path="b.json", content="[")
-        assert "error" not in await box.call("write_file", path="tsconfig.json", content="{} // fine")
+        assert "error" not in await box.call(
+            "write_file", path="tsconfig.json", content="{} // fine"
+        )
         new = await box.call("write_file", path="a.py", content="def f(:\n")
         assert new["lint"]["output"].startswith("line 1")
         assert "lint" not in await box.call("write_file", path="a.py", content="def f(:\n")
@@ -65,8 +69,13 @@ async def test_broken_texts_are_refused_unless_they_were_broken_before(tmp_path:
 
 async def test_what_read_file_shows_is_not_written_back(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
-        assert "line numbers" in (await box.call("write_file", path="f", content="1|a\n2|b\n3|\n"))["error"]
-        assert "error" not in await box.call("write_file", path="f", content="1|a table\nwith|bars\n")
+        assert (
+            "line numbers"
+            in (await box.call("write_file", path="f", content="1|a\n2|b\n3|\n"))["error"]
+        )
+        assert "error" not in await box.call(
+            "write_file", path="f", content="1|a table\nwith|bars\n"
+        )
 
 
 async def test_the_mark_of_a_hidden_secret_is_not_written_over_the_secret(tmp_path: Path) -> None:
@@ -86,15 +95,26 @@ async def test_a_file_that_changed_since_it_was_read_or_was_written_by_another_t
         await box.call("read_file", path="f")
         assert "_warning" not in await box.call("write_file", path="f", content="two")
         (tmp_path / "f").write_text("another's")
-        assert "changed since" in (await box.call("write_file", path="f", content="three"))["_warning"]
-        assert "another task" in (await box.call("write_file", path="f", content="four", task="u"))["_warning"]
+        assert (
+            "changed since" in (await box.call("write_file", path="f", content="three"))["_warning"]
+        )
+        assert (
+            "another task"
+            in (await box.call("write_file", path="f", content="four", task="u"))["_warning"]
+        )
 
 
 async def test_protected_paths_are_not_written_by_any_way(tmp_path: Path) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / "way").symlink_to(".ssh")
     async with opened(tmp_path, policy="off") as box:
-        for path in (".ssh/config", "way/new/x", "/etc/sudoers.d/x", "/proc/sys/kernel/core_pattern", "~/.netrc"):
+        for path in (
+            ".ssh/config",
+            "way/new/x",
+            "/etc/sudoers.d/x",
+            "/proc/sys/kernel/core_pattern",
+            "~/.netrc",
+        ):
             answer = await box.call("write_file", path=path, content="x")
             assert (answer["status"], "protected" in answer["error"]) == ("blocked", True), path
     assert os.listdir(tmp_path / ".ssh") == []
@@ -115,13 +135,18 @@ async def test_the_policy_judges_what_is_written(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         answer = await box.call("write_file", path="/usr/bin/hermetic-no-such-program", content="x")
         assert answer["status"] == "blocked"
-        assert (await box.call("read_file", path="/usr/bin/hermetic-no-such-program"))["content"] == ""
+        assert (await box.call("read_file", path="/usr/bin/hermetic-no-such-program"))[
+            "content"
+        ] == ""
 
 
 async def test_many_writers_at_once_never_mix(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         contents = [f"{number}\n" * 3000 for number in range(20)]
-        tries = [box.call("write_file", path="f", content=text, task=f"t{at % 2}") for at, text in enumerate(contents)]
+        tries = [
+            box.call("write_file", path="f", content=text, task=f"t{at % 2}")
+            for at, text in enumerate(contents)
+        ]
         answers = await asyncio.gather(*tries)
         assert all("error" not in answer for answer in answers)
         assert (tmp_path / "f").read_text() in contents

@@ -26,7 +26,9 @@ FILES: dict[str, str | bytes] = {
     "latin.txt": "gr\xfcn foo\n".encode("latin-1"),
     "empty": "",
     "long": "x" * 100_000 + " foo\n",
-    "many.txt": "".join(f"{number} foo\n" if number % 3 else f"{number}\n" for number in range(300)),
+    "many.txt": "".join(
+        f"{number} foo\n" if number % 3 else f"{number}\n" for number in range(300)
+    ),
     ".gitignore": "build/\n*.log\n!kept.log\n# a comment\n/sub/*.tmp\nvendor/**/gen\n",
     "keep/.gitignore": "!build/\n",
     ".ignore": "ignored-*\n",
@@ -64,4 +66,6 @@ def plant_many(at: Path, count: int, seed: int = 7) -> None:
             folder = at / f"d{number // 10_000:02}" / f"e{number // 100 % 100:02}"
             folder.mkdir(parents=True, exist_ok=True)
         text = "\n".join(" ".join(random_.choices(words, k=8)) for _ in range(5))
-        (folder / f"f{number}.txt").write_text(f"{text}\nneedle {number}\n" if number % 1000 == 0 else f"{text}\n")
+        (folder / f"f{number}.txt").write_text(
+            f"{text}\nneedle {number}\n" if number % 1000 == 0 else f"{text}\n"
+        )

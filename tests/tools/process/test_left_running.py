@@ -17,12 +17,18 @@ def odd(number: int) -> str:
 
 
 @everywhere
-async def test_what_a_background_process_left_is_listed_and_killed(tmp_path: Path, kind: str) -> None:
+async def test_what_a_background_process_left_is_listed_and_killed(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path, kind) as box:
         started = (await box.terminal("sleep 99999 & echo hi", background=True))["session_id"]
         assert (await box.process("wait", started, timeout=60))["status"] == "exited"
         [listed] = (await box.process("list"))["processes"]
-        assert (listed["session_id"], listed["status"], listed["left_running"]) == (started, "exited", 1)
+        assert (listed["session_id"], listed["status"], listed["left_running"]) == (
+            started,
+            "exited",
+            1,
+        )
         assert await box.toolbox.running("t") == [started]
         killed = await box.process("kill", started, grace=1)
         assert (killed["status"], killed["exit_code"]) == ("killed", 0)
@@ -44,7 +50,12 @@ async def test_kill_all_ends_what_was_left(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize(
     "leaves",
-    ["sleep {} & ", "(sleep {} &) ; ", "setsid sleep {} & disown; ", "env -i setsid sleep {} >/dev/null 2>&1 & "],
+    [
+        "sleep {} & ",
+        "(sleep {} &) ; ",
+        "setsid sleep {} & disown; ",
+        "env -i setsid sleep {} >/dev/null 2>&1 & ",
+    ],
 )
 async def test_whatever_way_it_was_left_it_belongs_to_its_command(leaves: str) -> None:
     async with hermetic.open("local", login=False) as environment:
@@ -83,7 +94,9 @@ async def test_a_standby_is_not_taken_for_something_left() -> None:
     """It is forked from the shell after each command that changes state."""
     async with hermetic.open("local", login=False) as environment:
         for number in range(30):
-            _, known = await asyncio.gather(environment.run(f"export N={number}"), environment.processes())
+            _, known = await asyncio.gather(
+                environment.run(f"export N={number}"), environment.processes()
+            )
             assert [info for info in known if info.left] == []
             assert [info for info in await environment.processes() if info.left] == []
 

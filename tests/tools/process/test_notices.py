@@ -1,4 +1,6 @@
-"""What is told of processes: once, in order, to whoever takes it, and again only where nobody had it."""
+"""What is told of processes: once, in order, to whoever takes it, and again only where nobody had
+it.
+"""
 
 import asyncio
 import json
@@ -34,7 +36,11 @@ class Receiver:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        fields = {line.partition(": ")[0].lower(): line.partition(": ")[2] for line in head.split("\r\n")[1:] if line}
+        fields = {
+            line.partition(": ")[0].lower(): line.partition(": ")[2]
+            for line in head.split("\r\n")[1:]
+            if line
+        }
         body = await reader.readexactly(int(fields["content-length"]))
         status = self.statuses.pop(0) if self.statuses else 204
         if status:
@@ -82,7 +88,9 @@ async def until_told(box: Any, id: str, seconds: float = 20) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_web_address_gets_each_notice_until_it_has_it(tmp_path: Path, quick: list[float]) -> None:
+async def test_a_web_address_gets_each_notice_until_it_has_it(
+    tmp_path: Path, quick: list[float]
+) -> None:
     async with receiving(500, 0, 404) as receiver, opened(tmp_path, webhook=receiver.url) as box:
         started = await box.terminal("echo bye; exit 3", background=True, notify_on_complete=True)
         await until_told(box, started["session_id"])
@@ -98,9 +106,28 @@ async def test_a_web_address_gets_each_notice_until_it_has_it(tmp_path: Path, qu
 def certificate_for(name: str, at: Path) -> Path:
     """A certificate that nobody but itself vouches for, with its key."""
     openssl = need("openssl")
-    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=test"]
+    words = [
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-subj",
+        "/CN=test",
+    ]
     key, certificate = at / f"{name}.key", at / f"{name}.crt"
-    files = ["-addext", f"subjectAltName=IP:{name}", "-days", "2", "-keyout", str(key), "-out", str(certificate)]
+    files = [
+        "-addext",
+        f"subjectAltName=IP:{name}",
+        "-days",
+        "2",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
     subprocess.run([openssl, *words, *files], check=True, capture_output=True)
     (at / f"{name}.pem").write_text(certificate.read_text() + key.read_text())
     return at / f"{name}.pem"
@@ -119,14 +146,20 @@ async def test_a_web_address_is_trusted_by_the_certificates_of_this_machine(
         assert [got["text"] for got in receiver.got] == ["ß"]
     monkeypatch.setenv("SSL_CERT_FILE", str(other))
     async with receiving(certificate=other) as receiver:
-        with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):  # it is the certificate of another address
+        # it is the certificate of another address
+        with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
             await Webhook(receiver.url)(notice)
         assert receiver.got == []
 
 
 @everywhere
-async def test_a_notice_that_nobody_took_is_told_to_the_next_caller(tmp_path: Path, kind: str) -> None:
-    async with receiving(*[500] * 1000) as receiver, opened(tmp_path, kind, webhook=receiver.url) as box:
+async def test_a_notice_that_nobody_took_is_told_to_the_next_caller(
+    tmp_path: Path, kind: str
+) -> None:
+    async with (
+        receiving(*[500] * 1000) as receiver,
+        opened(tmp_path, kind, webhook=receiver.url) as box,
+    ):
         started = await box.terminal("exit 3", background=True, notify_on_complete=True)
         async with asyncio.timeout(20):
             await receiver.came.wait()
@@ -140,13 +173,17 @@ async def test_a_notice_that_nobody_took_is_told_to_the_next_caller(tmp_path: Pa
         await box.toolbox.fleet.close_task("t", remove=True)
 
 
-@pytest.mark.parametrize("url", ["ftp://x/", "http://", "//x", "http://x:99999/", "http://a b/", "http://x/\r\nA: b"])
+@pytest.mark.parametrize(
+    "url", ["ftp://x/", "http://", "//x", "http://x:99999/", "http://a b/", "http://x/\r\nA: b"]
+)
 async def test_what_is_no_web_address_is_told_at_once(url: str) -> None:
     with pytest.raises(ConfigError, match="webhook"):
         Webhook(url)
 
 
-async def test_a_callback_that_fails_is_called_again_and_keeps_the_order(tmp_path: Path, quick: list[float]) -> None:
+async def test_a_callback_that_fails_is_called_again_and_keeps_the_order(
+    tmp_path: Path, quick: list[float]
+) -> None:
     got: list[str] = []
 
     async def take(notice: Notice) -> None:
@@ -170,7 +207,9 @@ async def test_who_waits_is_told_and_nobody_else(tmp_path: Path) -> None:
 
     async with opened(tmp_path, on_notice=take) as box:
         for _ in range(10):
-            started = await box.terminal("sleep 0.1; exit 5", background=True, notify_on_complete=True)
+            started = await box.terminal(
+                "sleep 0.1; exit 5", background=True, notify_on_complete=True
+            )
             ended = await box.process("wait", started["session_id"], timeout=20)
             assert (ended["status"], ended["exit_code"]) == ("exited", 5)
         last = await box.terminal("exit 6", background=True, notify_on_complete=True)
@@ -208,7 +247,9 @@ asyncio.run(main())
 
 
 @everywhere
-@pytest.mark.parametrize(("how", "is_repeated"), [("nobody", False), ("dies", True), ("takes", None)])
+@pytest.mark.parametrize(
+    ("how", "is_repeated"), [("nobody", False), ("dies", True), ("takes", None)]
+)
 async def test_what_a_caller_that_was_killed_may_have_had_is_marked(
     tmp_path: Path, kind: str, how: str, is_repeated: bool | None
 ) -> None:
@@ -234,7 +275,9 @@ async def test_what_a_caller_that_was_killed_may_have_had_is_marked(
 
 
 @on_this_side
-async def test_an_end_that_was_shown_is_not_told_to_the_next_caller_either(tmp_path: Path, kind: str) -> None:
+async def test_an_end_that_was_shown_is_not_told_to_the_next_caller_either(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path, kind) as box:
         shown = await box.terminal("echo 1", background=True, notify_on_complete=True)
         async with box.toolbox.fleet.use("t") as environment:
@@ -254,7 +297,9 @@ async def test_an_end_that_was_shown_is_not_told_to_the_next_caller_either(tmp_p
 async def test_a_match_that_was_told_is_not_told_to_the_next_caller_and_a_later_one_is(
     tmp_path: Path, kind: str
 ) -> None:
-    command = f"echo ready 1; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo ready 2; sleep 1000"
+    command = (
+        f"echo ready 1; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo ready 2; sleep 1000"
+    )
     async with opened(tmp_path, kind) as box:
         await box.terminal(command, background=True, watch_patterns=["ready"])
         async with asyncio.timeout(20):
@@ -270,7 +315,9 @@ async def test_a_match_that_was_told_is_not_told_to_the_next_caller_and_a_later_
 
 
 @on_this_side
-async def test_of_two_callers_that_live_the_one_who_started_it_is_told(tmp_path: Path, kind: str) -> None:
+async def test_of_two_callers_that_live_the_one_who_started_it_is_told(
+    tmp_path: Path, kind: str
+) -> None:
     async with asyncio.timeout(60), opened(tmp_path, kind) as box, opened(tmp_path, kind) as other:
         text = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo ready; exit 4"
         started = await box.terminal(text, background=True, notify_on_complete=True)
@@ -279,7 +326,10 @@ async def test_of_two_callers_that_live_the_one_who_started_it_is_told(tmp_path:
         assert [one["detached"] for one in listed["processes"]] == [True, True]
         (tmp_path / "go").touch()
         assert (await other.process("wait", started["session_id"], timeout=20))["exit_code"] == 4
-        told = {notice.session_id: notice.kind for notice in [await box.next_notice(), await box.next_notice()]}
+        told = {
+            notice.session_id: notice.kind
+            for notice in [await box.next_notice(), await box.next_notice()]
+        }
         assert told == {started["session_id"]: "completed", watched["session_id"]: "matched"}
         await until_told(box, watched["session_id"])
         await box.toolbox.close()
@@ -297,7 +347,9 @@ async def test_who_claims_a_process_while_the_way_was_broken_tells_of_it(tmp_pat
             assert connection is not None
             assert connection._transport is not None
             connection._transport.abort()
-            assert (await other.process("submit", started["session_id"], data="x"))["status"] == "ok"
+            assert (await other.process("submit", started["session_id"], data="x"))[
+                "status"
+            ] == "ok"
             notice = await other.next_notice()
             assert (notice.session_id, notice.exit_code) == (started["session_id"], 4)
             with pytest.raises(TimeoutError):
@@ -315,10 +367,14 @@ async def test_who_ended_it_is_remembered_beside_what_was_told(tmp_path: Path) -
         assert listed["termination_source"] == "process.kill"
 
 
-async def test_after_the_last_match_only_the_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_the_last_match_only_the_end_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hermetic.tools.base.watching.NOTICE_MATCHES", 1)
     async with opened(tmp_path) as box:
-        await box.terminal("echo ready; read -r x; exit 3", background=True, watch_patterns=["ready"])
+        await box.terminal(
+            "echo ready; read -r x; exit 3", background=True, watch_patterns=["ready"]
+        )
         async with asyncio.timeout(20):
             told = [await box.next_notice(), await box.next_notice()]
             [listed] = (await box.process("list"))["processes"]
@@ -337,7 +393,9 @@ async def test_an_ended_process_that_was_only_watched_is_settled(tmp_path: Path)
 
 
 @everywhere
-async def test_letting_go_of_a_place_is_not_the_end_of_its_processes(tmp_path: Path, kind: str) -> None:
+async def test_letting_go_of_a_place_is_not_the_end_of_its_processes(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path, kind) as box:
         text = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; exit 4"
         started = await box.terminal(text, background=True, notify_on_complete=True)
@@ -347,7 +405,11 @@ async def test_letting_go_of_a_place_is_not_the_end_of_its_processes(tmp_path: P
         (tmp_path / "go").touch()
         async with asyncio.timeout(20):
             notice = await box.next_notice()
-        assert (notice.session_id, notice.ending, notice.exit_code) == (started["session_id"], "exited", 4)
+        assert (notice.session_id, notice.ending, notice.exit_code) == (
+            started["session_id"],
+            "exited",
+            4,
+        )
         await box.toolbox.fleet.close_task("t", remove=True)
 
 
@@ -396,7 +458,11 @@ async def test_a_place_that_does_not_answer_holds_up_its_own_notices_alone_in_a_
         tell(queue, "later")
         assert (await waiting).text == "later 1"
         place.thawed.set()
-        assert sorted([(await anext(stream)).text for _ in range(3)]) == ["frozen 1", "frozen 2", "later 2"]
+        assert sorted([(await anext(stream)).text for _ in range(3)]) == [
+            "frozen 1",
+            "frozen 2",
+            "later 2",
+        ]
     await queue.close()
 
 
@@ -456,7 +522,9 @@ async def test_what_cannot_be_noted_as_taken_holds_nobody_up() -> None:
     await queue.close()
 
 
-async def test_closing_does_not_wait_for_ever_for_a_place_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_does_not_wait_for_ever_for_a_place_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("hermetic.tools.base.notices.CLOSING", 0.1)
     queue, place = Notices(Show()), Frozen()
     queue.tell(Notice(kind="progress", task_id="frozen", text="frozen"), place.take)

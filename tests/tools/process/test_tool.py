@@ -1,4 +1,6 @@
-"""The process tool on real processes: searches that go on, bounded answers, interruption, what is remembered."""
+"""The process tool on real processes: searches that go on, bounded answers, interruption, what is
+remembered.
+"""
 
 import asyncio
 import json
@@ -14,7 +16,9 @@ from tests.boxes import appears, everywhere, on_this_side, opened
 @on_this_side
 async def test_a_search_goes_on_behind_the_last_match(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
-        id = (await box.terminal("echo go; while read -r x; do echo go $x; done", background=True))["session_id"]
+        id = (await box.terminal("echo go; while read -r x; do echo go $x; done", background=True))[
+            "session_id"
+        ]
         first = await box.process("wait_for", id, data="go", timeout=20)
         assert (first["status"], first["cursor"]) == ("matched", 2)
         assert (await box.process("wait_for", id, data="go", timeout=0.3))["status"] == "timeout"
@@ -27,7 +31,9 @@ async def test_a_search_goes_on_behind_the_last_match(tmp_path: Path, kind: str)
 
 @pytest.mark.parametrize("action", ["wait", "wait_for"])
 @on_this_side
-async def test_an_interrupt_ends_the_waiting_and_not_the_process(tmp_path: Path, kind: str, action: str) -> None:
+async def test_an_interrupt_ends_the_waiting_and_not_the_process(
+    tmp_path: Path, kind: str, action: str
+) -> None:
     async with opened(tmp_path, kind) as box:
         id = (await box.terminal("echo up; sleep 1000", background=True))["session_id"]
         await box.process("wait_for", id, data="up", timeout=20)
@@ -51,7 +57,9 @@ async def test_typing_into_a_process_that_does_not_read_ends(tmp_path: Path, kin
 
 
 @everywhere
-async def test_a_log_that_grows_faster_than_it_is_read_is_answered(tmp_path: Path, kind: str) -> None:
+async def test_a_log_that_grows_faster_than_it_is_read_is_answered(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path, kind) as box:
         id = (await box.terminal("yes", background=True))["session_id"]
         await box.process("wait_for", id, data="y", timeout=20)
@@ -74,8 +82,12 @@ async def test_a_log_is_cut_to_the_budget_and_says_which_lines_it_shows(tmp_path
         assert last["total_lines"] == 10001
 
 
-@pytest.mark.parametrize(("offset", "limit"), [(0, 3), (0, 10**9), (1, 2), (150_000, 4), (299_999, 10), (300_001, 1)])
-async def test_a_page_of_a_long_log_has_the_right_lines(tmp_path: Path, offset: int, limit: int) -> None:
+@pytest.mark.parametrize(
+    ("offset", "limit"), [(0, 3), (0, 10**9), (1, 2), (150_000, 4), (299_999, 10), (300_001, 1)]
+)
+async def test_a_page_of_a_long_log_has_the_right_lines(
+    tmp_path: Path, offset: int, limit: int
+) -> None:
     long = [*map(str, range(1, 300_001)), "ä" * 70_000]
     (tmp_path / "long").write_text("\n".join(long))
     async with opened(tmp_path, limits=ToolLimits(output=5000)) as box:
@@ -83,7 +95,10 @@ async def test_a_page_of_a_long_log_has_the_right_lines(tmp_path: Path, offset: 
         await box.process("wait", id, timeout=20)
         answer = await box.process("log", id, limit=limit, offset=offset)
         first, last = (int(word) for word in answer["showing"].removeprefix("lines ").split(" to "))
-        shown = [line if len(line) < 2000 else f"{line[:2000]} [{len(line) - 2000:,} more characters]" for line in long]
+        shown = [
+            line if len(line) < 2000 else f"{line[:2000]} [{len(line) - 2000:,} more characters]"
+            for line in long
+        ]
         assert answer["total_lines"] == 300_001
         assert answer["output"] == "\n".join(shown[first - 1 : last])
         assert (first == offset) if offset else (last == 300_001)
@@ -92,7 +107,9 @@ async def test_a_page_of_a_long_log_has_the_right_lines(tmp_path: Path, offset: 
 
 async def test_a_flood_that_is_watched_leaves_the_loop_free(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
-        id = (await box.terminal("yes needle", background=True, watch_patterns=["needle"]))["session_id"]
+        id = (await box.terminal("yes needle", background=True, watch_patterns=["needle"]))[
+            "session_id"
+        ]
         async with asyncio.timeout(20):
             assert (await box.next_notice()).pattern == "needle"
         async with asyncio.timeout(20):
@@ -104,7 +121,10 @@ async def test_a_flood_that_is_watched_leaves_the_loop_free(tmp_path: Path) -> N
 async def test_a_list_has_room_for_what_runs(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         old = (await box.terminal("sleep 1000", background=True))["session_id"]
-        ids = [(await box.terminal("true", background=True))["session_id"] for _ in range(LISTED_BY_TOOL + 3)]
+        ids = [
+            (await box.terminal("true", background=True))["session_id"]
+            for _ in range(LISTED_BY_TOOL + 3)
+        ]
         for id in ids:
             assert (await box.process("wait", id))["status"] == "exited"
         answer = await box.process("list")
@@ -115,12 +135,18 @@ async def test_a_list_has_room_for_what_runs(tmp_path: Path) -> None:
 
 
 @everywhere
-async def test_a_list_shows_what_a_foreground_command_left_running(tmp_path: Path, kind: str) -> None:
+async def test_a_list_shows_what_a_foreground_command_left_running(
+    tmp_path: Path, kind: str
+) -> None:
     async with opened(tmp_path, kind) as box:
         running = asyncio.ensure_future(box.terminal("echo here; touch there; sleep 1000"))
         await appears(tmp_path / "there")
         [listed] = (await box.process("list"))["processes"]
-        assert (listed["origin"], listed["status"], listed["output_preview"]) == ("foreground", "running", "here\n")
+        assert (listed["origin"], listed["status"], listed["output_preview"]) == (
+            "foreground",
+            "running",
+            "here\n",
+        )
         box.toolbox.interrupt("t")
         await running
         assert (await box.process("list"))["processes"] == []
@@ -132,7 +158,11 @@ async def test_who_ended_it_is_told(tmp_path: Path, kind: str) -> None:
         first = (await box.terminal("sleep 1000", background=True, check_interval=50))["session_id"]
         assert (await box.process("poll", first))["check_interval"] == 50
         killed = await box.process("kill", first, grace=1)
-        assert (killed["status"], killed["exit_code"], killed["completion_reason"]) == ("killed", 143, "killed")
+        assert (killed["status"], killed["exit_code"], killed["completion_reason"]) == (
+            "killed",
+            143,
+            "killed",
+        )
         assert (await box.process("poll", first))["termination_source"] == "process.kill"
         second = (await box.terminal("sleep 1000", background=True))["session_id"]
         assert await box.toolbox.running("t") == [second]
@@ -158,7 +188,7 @@ async def test_too_many_at_once_are_refused(tmp_path: Path, kind: str) -> None:
 
 async def test_a_secret_at_the_border_of_what_is_shown_is_hidden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     secret = "correct-horse-battery-staple"
     monkeypatch.setenv("DEPLOY_TOKEN", secret)
     async with opened(tmp_path) as box:
@@ -173,12 +203,14 @@ async def test_a_secret_at_the_border_of_what_is_shown_is_hidden(
 @on_this_side
 async def test_a_secret_that_comes_in_parts_is_never_shown_in_parts(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     secret = "correct-horse-battery-staple"
     monkeypatch.setenv("DEPLOY_TOKEN", secret)
     (tmp_path / "first").write_text(secret[:15])
     (tmp_path / "second").write_text(secret[15:])
-    command = "printf 'key ß %s' $(cat first); read -r x; printf '%s on\\n' $(cat second); read -r x"
+    command = (
+        "printf 'key ß %s' $(cat first); read -r x; printf '%s on\\n' $(cat second); read -r x"
+    )
     async with opened(tmp_path, kind) as box:
         yielded = await box.terminal(command, pty=True, timeout=1)
         id = (await box.terminal(command, background=True))["session_id"]
@@ -200,7 +232,9 @@ async def test_a_secret_that_comes_in_parts_is_never_shown_in_parts(
 @on_this_side
 async def test_two_looks_at_once_see_the_same_screen(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
-        command = "for ((i = 0; i < 3000; i++)); do printf '%070d\\n' $i; done; echo end; sleep 1000"
+        command = (
+            "for ((i = 0; i < 3000; i++)); do printf '%070d\\n' $i; done; echo end; sleep 1000"
+        )
         id = (await box.terminal(command, background=True, pty=True))["session_id"]
         await box.process("wait_for", id, data="end", timeout=20)
         looks = await asyncio.gather(*(box.process("screen", id) for _ in range(4)))
@@ -220,7 +254,9 @@ async def test_a_screen_that_is_not_drawn_from_all_output_says_so(tmp_path: Path
 
 async def test_more_processes_at_once_than_are_remembered(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
-        started = [await box.terminal(f"echo {number}", background=True) for number in range(HANDLES + 10)]
+        started = [
+            await box.terminal(f"echo {number}", background=True) for number in range(HANDLES + 10)
+        ]
         ids = [one["session_id"] for one in started]
         for _ in range(2):
             logs = await asyncio.gather(*(box.process("wait", id, timeout=20) for id in ids))
@@ -249,5 +285,8 @@ async def test_a_secret_that_comes_letter_by_letter_is_not_read_letter_by_letter
             read = read + answer["output"] if with_cursor else answer["output_preview"]
             cursor = answer["cursor"]
             assert secret[:4] not in read, read
-        assert read.replace("[hidden by hermetic: value of APP_TOKEN]", "").strip("<>") in ("", secret[:3]), read
+        assert read.replace("[hidden by hermetic: value of APP_TOKEN]", "").strip("<>") in (
+            "",
+            secret[:3],
+        ), read
         await box.process("kill", id)

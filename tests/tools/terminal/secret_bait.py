@@ -42,9 +42,7 @@ _ACTIONS = "env:\n  TOKEN: ${{ secrets.GITHUB_TOKEN }}\n  API_KEY: ${{ secrets.A
 _COMPOSE = "environment:\n  POSTGRES_PASSWORD: postgres\n  DATABASE_URL: postgres://postgres:postgres@db:5432/app\n"
 _TERRAFORM = "password = var.db_password1\n  token  = (sensitive value)\nsecret_id = aws_secretsmanager_secret.db1.id\n"
 _HELP = "  --password PASSWORD   the password to use\n  --token TOKEN         an access token (default: $TOKEN)\n"
-_ENV_EXAMPLE = (
-    "OPENAI_API_KEY=sk-your-key-here\nDB_PASSWORD=changeme\nSECRET_KEY=<generate one>\nTOKEN=xxxxxxxxxxxxxxxx\n"
-)
+_ENV_EXAMPLE = "OPENAI_API_KEY=sk-your-key-here\nDB_PASSWORD=changeme\nSECRET_KEY=<generate one>\nTOKEN=xxxxxxxxxxxxxxxx\n"
 _PEM_CODE = 'if text.startswith("-----BEGIN RSA PRIVATE KEY-----"):\n    load_key(text)\n'
 _CERTIFICATE = "-----BEGIN CERTIFICATE-----\n{b64}\n{b64}\n{b40}==\n-----END CERTIFICATE-----"
 _PUBLIC = "-----BEGIN PUBLIC KEY-----\n{b64}\n{b64}\n{b40}==\n-----END PUBLIC KEY-----"
@@ -55,7 +53,9 @@ DEBUG session_id={h32} request_id={h8}-{h4}-{h4}-{h4}-{h12}
 ERROR password authentication failed for user "app"
 INFO Authorization: Bearer authentication is required
 """
-_MINIFIED = 'var e=t.token,n=r.password||"",o=function(t){return t.secret=e,t};a.key="{A10}";b.sort_key=c1;'
+_MINIFIED = (
+    'var e=t.token,n=r.password||"",o=function(t){return t.secret=e,t};a.key="{A10}";b.sort_key=c1;'
+)
 
 BAIT: tuple[tuple[str, str], ...] = (
     ("hashes", "{h32}  image.iso"),
@@ -82,7 +82,10 @@ BAIT: tuple[tuple[str, str], ...] = (
     ("base64", "256 SHA256:{b43} me@host (ED25519)"),
     ("base64", _CERTIFICATE),
     ("base64", _PUBLIC),
-    ("lock files", '"integrity": "sha512-{b86}==",\n"resolved": "https://packages.example/x/-/x-1.2.3.tgz"'),
+    (
+        "lock files",
+        '"integrity": "sha512-{b86}==",\n"resolved": "https://packages.example/x/-/x-1.2.3.tgz"',
+    ),
     ("lock files", '{file = "x-1.0.tar.gz", hash = "sha256:{h64}"},'),
     ("lock files", 'name = "tokenizers"\nversion = "0.1"\nchecksum = "{h64}"'),
     ("lock files", "github.com/a/b v1.2.3 h1:{b43}="),
@@ -105,7 +108,10 @@ BAIT: tuple[tuple[str, str], ...] = (
     ("settings", _COMPOSE),
     ("settings", _TERRAFORM),
     ("settings", _ENV_EXAMPLE),
-    ("settings", "password_file = /run/secrets/db1\ntoken_type: bearer2\nsecret_name: db-credentials-1\nkey_id: k1"),
+    (
+        "settings",
+        "password_file = /run/secrets/db1\ntoken_type: bearer2\nsecret_name: db-credentials-1\nkey_id: k1",
+    ),
     ("settings", "cache_key: v1-{h32}\nprimary_key: user_id2\npublic_key: {h64}"),
     ("documentation", _HELP),
     ("documentation", "Set `Authorization: Bearer YOUR_TOKEN` or `X-Api-Key: <your-api-key>`."),
@@ -113,13 +119,28 @@ BAIT: tuple[tuple[str, str], ...] = (
         "documentation",
         "export AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE\nAWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
     ),
-    ("documentation", "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx, sk-1234567890abcdef1234567890abcdef, sk-ant-..."),
-    ("documentation", "`postgres://user:password@localhost/db`, `https://user:pass@host`, `redis://:secret@localhost`"),
-    ("documentation", "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIn0.{u43}"),
-    ("documentation", "A file with -----BEGIN RSA PRIVATE KEY----- as its first line and base64 below it stays here"),
+    (
+        "documentation",
+        "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx, sk-1234567890abcdef1234567890abcdef, sk-ant-...",
+    ),
+    (
+        "documentation",
+        "`postgres://user:password@localhost/db`, `https://user:pass@host`, `redis://:secret@localhost`",
+    ),
+    (
+        "documentation",
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIn0.{u43}",
+    ),
+    (
+        "documentation",
+        "A file with -----BEGIN RSA PRIVATE KEY----- as its first line and base64 below it stays here",
+    ),
     ("documentation", "The password must have 12 characters. Token: see below. Secret: none."),
     ("output of tools", _LOG),
-    ("output of tools", "Successfully installed tokenizers-0.15.2 keyring-24.3.1 python-jose-3.3.0"),
+    (
+        "output of tools",
+        "Successfully installed tokenizers-0.15.2 keyring-24.3.1 python-jose-3.3.0",
+    ),
     ("output of tools", "-rw-r--r-- 1 root root 1679 Jan 12 10:01 server-{h8}.key"),
     ("output of tools", "added 312 packages in 7s (token: not set)"),
     ("output of tools", "+ token=$(get_token)\n+ password=''"),
@@ -128,15 +149,27 @@ BAIT: tuple[tuple[str, str], ...] = (
     ("output of tools", "https://x.example/?key=name&sort=token&page=2&id={d18}"),
     ("output of tools", "tests/test_login.py::test_wrong_password[token-1] PASSED"),
     ("output of tools", "src/a.py:5432:5:E501:line too long\nb.c:12:3:warning:unused1"),
-    ("output of tools", "first_pass: step2b\nbypass=route66x\ntests_pass: 120a45\ncompass_pass=north1"),
+    (
+        "output of tools",
+        "first_pass: step2b\nbypass=route66x\ntests_pass: 120a45\ncompass_pass=north1",
+    ),
     (
         "output of tools",
         "Set-Cookie: theme=dark; Path=/; Expires=Thu, 01-Jan-2026\nCookie: lang=en-US; consent=accepted",
     ),
-    ("output of tools", 'mysql -P 3306 -p app\nredis-cli -a $REDIS_PASS ping\nsshpass -p "$PASS" ssh h\nmysql -proot'),
-    ("output of tools", "00000000: {h4} {h4} {h4} {h4} {h4} {h4} {h4} {h4}  ................\n00000010: {h4} {h4}"),
+    (
+        "output of tools",
+        'mysql -P 3306 -p app\nredis-cli -a $REDIS_PASS ping\nsshpass -p "$PASS" ssh h\nmysql -proot',
+    ),
+    (
+        "output of tools",
+        "00000000: {h4} {h4} {h4} {h4} {h4} {h4} {h4} {h4}  ................\n00000010: {h4} {h4}",
+    ),
     ("output of tools", "{h2}:{h2}:{h2}:{h2}:{h2}:{h2} dev eth0"),
-    ("documentation", "The machine learning password policy; a default password for new users; machine x password y"),
+    (
+        "documentation",
+        "The machine learning password policy; a default password for new users; machine x password y",
+    ),
     (
         "settings",
         "<token>string</token><password></password><secret>${app.secret}</secret><tokenType>bearer</tokenType>",
@@ -161,7 +194,10 @@ BAIT: tuple[tuple[str, str], ...] = (
         "output of tools",
         "7z x -pass x.7z\nzip -P $P x.zip\nsqlplus /nolog @a1.sql\necho $PASS | sudo -S ls\necho a1b2c3d | sudo tee x",
     ),
-    ("documentation", "the default login page asks for a password; by default login is off, password 1 is the first"),
+    (
+        "documentation",
+        "the default login page asks for a password; by default login is off, password 1 is the first",
+    ),
     ("hashes", "{h64}\n{h64}\n{h64}\n{h64}\n"),
     ("base64", "{b64}\n{b64}\n{b64}\n{b40}==\n-----END CERTIFICATE-----"),
     ("settings", '{"auth": "required", "auth": "aHR0cHM6L", "auth": {"type": "basic"}}'),

@@ -1,7 +1,8 @@
-"""Secrets in many forms and data that only looks like them, made anew from templates, and how redaction does on both.
+"""Secrets in many forms and data that only looks like them, made anew from templates, and how
+redaction does on both.
 
-`python -m tests.tools.terminal.secret_corpus` prints the figures. No value here is anybody's secret: all are random,
-from fixed seeds.
+`python -m tests.tools.terminal.secret_corpus` prints the figures. No value here is anybody's
+secret: all are random, from fixed seeds.
 """
 
 import base64
@@ -63,7 +64,9 @@ PLACES: tuple[tuple[str, Content], ...] = (
 _RSA = "-----BEGIN RSA PRIVATE KEY-----\n{secret}\n-----END RSA PRIVATE KEY-----"
 _OPENSSH = "-----BEGIN OPENSSH PRIVATE KEY-----\n{secret}\n-----END OPENSSH PRIVATE KEY-----"
 _PGP = "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n{secret}\n-----END PGP PRIVATE KEY BLOCK-----"
-_SERVICE_ACCOUNT = '"private_key": "-----BEGIN PRIVATE KEY-----\\n{secret}\\n-----END PRIVATE KEY-----\\n"'
+_SERVICE_ACCOUNT = (
+    '"private_key": "-----BEGIN PRIVATE KEY-----\\n{secret}\\n-----END PRIVATE KEY-----\\n"'
+)
 
 # A name before it, a header, a URL around it: the value itself has no form.
 CONTEXTS: tuple[tuple[str, str, str, Content], ...] = (
@@ -78,7 +81,7 @@ CONTEXTS: tuple[tuple[str, str, str, Content], ...] = (
     ("name=value", "deploy --token {secret} --all", "{A30}1", "output"),
     ("name=value", "[debug] auth_token={secret} accepted", "{h32}", "output"),
     ("name=value", "password='{secret}'", "MyPassword{d3}!", "output"),
-    ("name=value", "PASSPHRASE = \"{secret}\"", "{p20}7a", "output"),
+    ("name=value", 'PASSPHRASE = "{secret}"', "{p20}7a", "output"),
     ("JSON", '{{"password": "{secret}"}}', "{p12}4x", "output"),
     ("JSON", '{{"accessToken":"{secret}","x":1}}', "{A40}0", "output"),
     ("JSON", '"client_secret" : "{secret}",', "{u30}1a", "output"),
@@ -88,7 +91,7 @@ CONTEXTS: tuple[tuple[str, str, str, Content], ...] = (
     ("header", "Authorization: Bearer {secret}", "{u40}3", "output"),
     ("header", "> authorization: Basic {secret}", "{A26}==", "output"),
     ("header", "-H 'Authorization: token {secret}'", "{h40}", "output"),
-    ("header", "curl -H \"X-Api-Key: {secret}\" https://x", "{A32}", "code"),
+    ("header", 'curl -H "X-Api-Key: {secret}" https://x', "{A32}", "code"),
     ("header", "PRIVATE-TOKEN: {secret}", "{u20}8", "output"),
     ("header", 'headers={{"Authorization": "Bearer {secret}"}}', "{A44}", "code"),
     ("header", "X-Vault-Token: {secret}", "{A26}6", "output"),
@@ -102,7 +105,7 @@ CONTEXTS: tuple[tuple[str, str, str, Content], ...] = (
     ("URL", "AccountName=x;AccountKey={secret};Endpoint=y", "{b86}==", "code"),
     ("variables", "GITHUB_PAT_TOKEN={secret}", "{L10}", "environment"),
     ("variables", "DB_PASSWORD={secret}", "correcthorsebattery", "environment"),
-    ("variables", "declare -x OPENAI_API_KEY=\"{secret}\"", "{A20} {A8}", "environment"),
+    ("variables", 'declare -x OPENAI_API_KEY="{secret}"', "{A20} {A8}", "environment"),
     ("variables", "export SMTP_PASS='{secret}'", "a & b; {A6}", "environment"),
     ("variables", "SESSION_KEY={secret}", "{A64}", "environment"),
     ("variables", "    DATABASE_URL: postgres://u:{secret}@h/x", "postgres-{L4}", "environment"),
@@ -116,11 +119,26 @@ CONTEXTS: tuple[tuple[str, str, str, Content], ...] = (
     ("private key", "{secret}", "{b64}\n{b64}\n{b64}", "environment"),
     ("private key", "{secret}\n", "{b64}\n{b64}\n{b64}\n{b64}", "output"),
     ("private key", "{secret}", "{b30}\n{b64}\r\n{b64}\r\n{b64}\n{b20}==", "code"),
-    ("files of passwords", "machine api.internal login bob password {secret}", "correcthorse{d2}", "output"),
-    ("files of passwords", "machine api.internal\n  login bob\n  password {secret}", "{L12}", "code"),
+    (
+        "files of passwords",
+        "machine api.internal login bob password {secret}",
+        "correcthorse{d2}",
+        "output",
+    ),
+    (
+        "files of passwords",
+        "machine api.internal\n  login bob\n  password {secret}",
+        "{L12}",
+        "code",
+    ),
     ("files of passwords", "db.internal:5432:app:bob:{secret}", "{A14}1", "output"),
     ("files of passwords", "db:*:*:bob:{secret}", "correcthorse", "environment"),
-    ("files of passwords", '"auths": {{"r.internal": {{"auth": "{secret}"}}}}', "Ym9iOn{A20}", "code"),
+    (
+        "files of passwords",
+        '"auths": {{"r.internal": {{"auth": "{secret}"}}}}',
+        "Ym9iOn{A20}",
+        "code",
+    ),
     ("files of passwords", "//r.internal/:_auth={secret}", "Ym9iOn{A20}", "output"),
     ("files of passwords", ".dockerconfigjson: {secret}", "eyJhdXRocyI6{A80}", "output"),
     ("options", "sshpass -p {secret} ssh bob@db", "{A11}4", "output"),
@@ -147,9 +165,9 @@ CONTEXTS: tuple[tuple[str, str, str, Content], ...] = (
     ("name=value", 'export STRIPE_SK="{secret}"', "{A20}7", "output"),
     ("name=value", "BEARER={secret}", "{A30}7", "output"),
     ("name=value", "smtp_pass: {secret}", "{A12}2", "output"),
-    ("variables", "SLACK_WEBHOOK_URL=\"{secret}\"", "{A30}1", "environment"),
+    ("variables", 'SLACK_WEBHOOK_URL="{secret}"', "{A30}1", "environment"),
     ("XML and PHP", "<password>{secret}</password>", "{A12}9", "output"),
-    ("XML and PHP", "<ns:apiKey type=\"x\">{secret}</ns:apiKey>", "{A30}9", "output"),
+    ("XML and PHP", '<ns:apiKey type="x">{secret}</ns:apiKey>', "{A30}9", "output"),
     ("XML and PHP", "define('DB_PASSWORD', '{secret}');", "{p16}1a", "output"),
     ("XML and PHP", 'define( "AUTH_KEY", "{secret}" );', "{A60}", "environment"),
     ("XML and PHP", "<property name='password' value='{secret}'/>", "{A12}9", "output"),
@@ -177,8 +195,8 @@ CONTEXTS: tuple[tuple[str, str, str, Content], ...] = (
     ("no sign at all", "login: app / {secret}", "{A12}", "output"),
     ("no sign at all", "password={secret}", "correcthorse", "output"),
     ("no sign at all", "PIN: {secret}", "{d6}", "output"),
-    ("no sign at all", "password = \"{secret}\"", "{A14}", "code"),
-)  # fmt: skip
+    ("no sign at all", 'password = "{secret}"', "{A14}", "code"),
+)
 
 KNOWN: tuple[str, ...] = (
     "{secret}",
@@ -214,7 +232,9 @@ class Figure(NamedTuple):
 def fill(template: str, seed: object) -> str:
     """The template with random characters in its holes, always the same for a seed."""
     chosen = random.Random(f"{template}/{seed}")
-    return _HOLE.sub(lambda hole: "".join(chosen.choices(_LETTERS[hole[1]], k=int(hole[2]))), template)
+    return _HOLE.sub(
+        lambda hole: "".join(chosen.choices(_LETTERS[hole[1]], k=int(hole[2]))), template
+    )
 
 
 def secrets(repeats: int = 3) -> Iterator[Case]:
@@ -227,7 +247,9 @@ def secrets(repeats: int = 3) -> Iterator[Case]:
     for (kind, place, template, content), seed in itertools.product(CONTEXTS, range(repeats * 4)):
         secret = fill(template, seed)
         yield Case(kind, place.format(secret=secret), secret, content)
-    for place, template, seed in itertools.product(KNOWN, ("{p12}a1", "{A40}", 'q"{A9}\\{A4}', "{L9}"), range(repeats)):
+    for place, template, seed in itertools.product(
+        KNOWN, ("{p12}a1", "{A40}", 'q"{A9}\\{A4}', "{L9}"), range(repeats)
+    ):
         yield _known(place, fill(template, seed))
 
 
@@ -240,7 +262,13 @@ def _known(place: str, secret: str) -> Case:
         "hex": secret.encode().hex(),
     }
     spelled = next(spelling for name, spelling in spellings.items() if f"{{{name}}}" in place)
-    return Case("known value", place.format(**spellings), spelled, "code", (KnownSecret("APP_TOKEN", secret),))
+    return Case(
+        "known value",
+        place.format(**spellings),
+        spelled,
+        "code",
+        (KnownSecret("APP_TOKEN", secret),),
+    )
 
 
 def bait(repeats: int = 3) -> Iterator[Case]:
@@ -279,9 +307,15 @@ def as_table() -> str:
     """Both lists as a table of the documentation."""
     lines = ["| texts with a secret | missed | of |", "|---|---|---|"]
     missed, changed = figures()
-    lines += [f"| {figure.kind} | {figure.wrong} | {figure.total:,} |" for figure in [*missed, _sum(missed)]]
+    lines += [
+        f"| {figure.kind} | {figure.wrong} | {figure.total:,} |"
+        for figure in [*missed, _sum(missed)]
+    ]
     lines += ["", "| texts without one | changed | of |", "|---|---|---|"]
-    lines += [f"| {figure.kind} | {figure.wrong} | {figure.total:,} |" for figure in [*changed, _sum(changed)]]
+    lines += [
+        f"| {figure.kind} | {figure.wrong} | {figure.total:,} |"
+        for figure in [*changed, _sum(changed)]
+    ]
     return "\n".join(lines)
 
 
@@ -292,12 +326,16 @@ def _sum(rows: list[Figure]) -> Figure:
 
 if __name__ == "__main__":
     if "--wrong" in sys.argv:
-        for case in [case for case in secrets() if is_missed(case)] + [case for case in bait() if is_changed(case)]:
+        for case in [case for case in secrets() if is_missed(case)] + [
+            case for case in bait() if is_changed(case)
+        ]:
             print(f"{case.kind:16} {case.content:12} {case.text!r}")
             print(f"{'':29} {Redactor(case.known).redact(case.text, case.content)!r}")
     elif "--write" in sys.argv:
         page = Path(__file__).parents[3] / "docs" / "redaction.md"
         head, rest = page.read_text().split("<!-- figures:begin -->\n")
-        page.write_text(f"{head}<!-- figures:begin -->\n{as_table()}\n{rest[rest.index('<!-- figures:end -->') :]}")
+        page.write_text(
+            f"{head}<!-- figures:begin -->\n{as_table()}\n{rest[rest.index('<!-- figures:end -->') :]}"
+        )
     else:
         print(as_table())

@@ -63,12 +63,17 @@ def test_what_does_not_end_costs_no_text(text: str, left: str) -> None:
     assert strip(text) == left
 
 
-@pytest.mark.parametrize("text", ["", "plain\ttext\r\n", "naïve ☃ 日本語", "a\x07b\x00c\x7f", "]0;x [31m"])
+@pytest.mark.parametrize(
+    "text", ["", "plain\ttext\r\n", "naïve ☃ 日本語", "a\x07b\x00c\x7f", "]0;x [31m"]
+)
 def test_text_without_sequences_is_the_same_object(text: str) -> None:
     assert strip(text) is text
 
 
-PIECES = st.one_of(st.sampled_from([*FORMS.values(), "\x1b", "\x1b]", "\x9d", "\x07", "\n", "a"]), st.text(max_size=5))
+PIECES = st.one_of(
+    st.sampled_from([*FORMS.values(), "\x1b", "\x1b]", "\x9d", "\x07", "\n", "a"]),
+    st.text(max_size=5),
+)
 
 
 @settings(max_examples=scale(5000), deadline=None)
@@ -82,10 +87,17 @@ def test_nothing_that_steers_a_terminal_is_left_and_lines_stay_countable(text: s
 
 @pytest.mark.parametrize(
     "text",
-    ["\x1b]" * 500_000, "\x9d" * 1_000_000, "\x1b[" + "1;" * 500_000, "\x1b[1" * 300_000, "\x1bP" + "x" * 1_000_000,
-     "\x1b " * 500_000, "\x1b]P12345" * 100_000],
+    [
+        "\x1b]" * 500_000,
+        "\x9d" * 1_000_000,
+        "\x1b[" + "1;" * 500_000,
+        "\x1b[1" * 300_000,
+        "\x1bP" + "x" * 1_000_000,
+        "\x1b " * 500_000,
+        "\x1b]P12345" * 100_000,
+    ],
     ids=lambda text: repr(text[:6]),
-)  # fmt: skip
+)
 def test_no_text_takes_more_than_linear_time(text: str) -> None:
     begun = time.process_time()
     strip(text)

@@ -41,7 +41,10 @@ def test_lines_stay_whole_and_the_counts_are_exact() -> None:
     assert data[end:].decode() == cut.tail
     assert cut.head.endswith("\n")
     assert cut.tail.startswith("line ")
-    assert (cut.first_line, cut.last_line) == (cut.head.count("\n") + 1, 1000 - cut.tail.count("\n"))
+    assert (cut.first_line, cut.last_line) == (
+        cut.head.count("\n") + 1,
+        1000 - cut.tail.count("\n"),
+    )
     said = cut.text(HOW).splitlines()[cut.head.count("\n")]
     assert said == (
         f"[{end - start:,} of {len(data):,} bytes are left out here, from byte {start:,}, "
@@ -91,7 +94,9 @@ def test_a_part_of_a_changed_line_is_offered_again_rather_than_lost() -> None:
 def test_a_gap_that_was_there_before_stays_in_the_count() -> None:
     whole = numbered(10_000)
     start, end = 4000, len(whole) - 6000
-    cut = cut_output(whole[:start] + whole[end:], budget=1000, omitted=(start, end), total_bytes=len(whole))
+    cut = cut_output(
+        whole[:start] + whole[end:], budget=1000, omitted=(start, end), total_bytes=len(whole)
+    )
     assert cut.omitted is not None
     assert whole[: cut.omitted[0]].decode() == cut.head
     assert whole[cut.omitted[1] :].decode() == cut.tail
@@ -110,13 +115,20 @@ def test_bytes_that_are_no_text_are_counted_exactly(binary: bytes) -> None:
     cut = cut_output(binary, budget=100, clean=str)
     assert cut.omitted is not None
     start, end = cut.omitted
-    assert binary[:start].decode("utf-8", "surrogateescape").encode("utf-8", "surrogateescape") == binary[:start]
+    assert (
+        binary[:start].decode("utf-8", "surrogateescape").encode("utf-8", "surrogateescape")
+        == binary[:start]
+    )
     assert len(binary[:start].decode("latin-1")) >= 20
     assert not re.search("[\ud800-\udfff]", cut.text(HOW))
     assert end > start
 
 
-LINES = st.lists(st.one_of(st.text("ab é日", max_size=12), st.sampled_from(["x" * 70, "\x1b[1mred\x1b[0m", "a\rb"])))
+LINES = st.lists(
+    st.one_of(
+        st.text("ab é日", max_size=12), st.sampled_from(["x" * 70, "\x1b[1mred\x1b[0m", "a\rb"])
+    )
+)
 
 
 @settings(max_examples=scale(5000), deadline=None)

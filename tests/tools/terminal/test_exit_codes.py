@@ -36,13 +36,18 @@ from tests.sizes import scale
         ("no-such-program-here", "the program was not found"),
         ("/etc/passwd", "cannot be executed"),
         ("bash -c 'kill -9 $$'; exit $?", "ended by SIGKILL"),
-        ("false || grep nothing-like-this /etc/passwd", "grep: no line matched; this is not an error"),
+        (
+            "false || grep nothing-like-this /etc/passwd",
+            "grep: no line matched; this is not an error",
+        ),
         ("command -v no-such-program-here", "command: not found"),
         ("expr 1 - 1", "expr: the result is empty or 0"),
     ],
 )
 def test_a_real_code_is_explained(command: str, says: str) -> None:
-    code = subprocess.run(["bash", "-c", command], capture_output=True, stdin=subprocess.DEVNULL).returncode
+    code = subprocess.run(
+        ["bash", "-c", command], capture_output=True, stdin=subprocess.DEVNULL
+    ).returncode
     meaning = exit_code_meaning(command, code)
     assert meaning is not None
     assert says in meaning
@@ -58,8 +63,14 @@ def test_codes_of_git_are_those_of_its_command(tmp_path: Path) -> None:
 
     assert run("git status") == "git: a fatal error; the line that begins with `fatal:` says why"
     run("git init -q . && echo a > f && git add f")
-    assert run("git diff --cached --exit-code") == "git: there are differences; this is not an error (--exit-code)"
-    assert run("git -C . -c a.b=c grep nothing-like-this") == "git: no line matched; this is not an error"
+    assert (
+        run("git diff --cached --exit-code")
+        == "git: there are differences; this is not an error (--exit-code)"
+    )
+    assert (
+        run("git -C . -c a.b=c grep nothing-like-this")
+        == "git: no line matched; this is not an error"
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,9 +101,13 @@ def test_a_chain_says_that_an_earlier_command_may_be_meant() -> None:
     )
 
 
-@pytest.mark.parametrize(("code", "says"), [(6, "cannot be resolved"), (7, "refused"), (22, "400"), (28, "timed out")])
+@pytest.mark.parametrize(
+    ("code", "says"), [(6, "cannot be resolved"), (7, "refused"), (22, "400"), (28, "timed out")]
+)
 def test_codes_of_curl_are_known(code: int, says: str) -> None:
-    meaning = exit_code_meaning("curl -sf https://example.com | jq . || curl -sf https://example.com", code)
+    meaning = exit_code_meaning(
+        "curl -sf https://example.com | jq . || curl -sf https://example.com", code
+    )
     assert meaning is not None
     assert says in meaning
 
@@ -100,7 +115,27 @@ def test_codes_of_curl_are_known(code: int, says: str) -> None:
 @settings(max_examples=scale(2000), deadline=None)
 @given(
     st.lists(
-        st.sampled_from(["grep", " ", "'", '"', "$(", ")", "|", "&&", "&", ";", "{", "}", "\n", "<<E", "\\", "!", "x"])
+        st.sampled_from(
+            [
+                "grep",
+                " ",
+                "'",
+                '"',
+                "$(",
+                ")",
+                "|",
+                "&&",
+                "&",
+                ";",
+                "{",
+                "}",
+                "\n",
+                "<<E",
+                "\\",
+                "!",
+                "x",
+            ]
+        )
     )
 )
 def test_no_text_is_too_strange(pieces: list[str]) -> None:

@@ -1,4 +1,6 @@
-"""Advice on commands that do not end or leave something behind: a hint, never a refusal, and none without a reason."""
+"""Advice on commands that do not end or leave something behind: a hint, never a refusal, and none
+without a reason.
+"""
 
 import pytest
 

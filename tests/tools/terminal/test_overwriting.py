@@ -37,7 +37,9 @@ def test_the_line_is_what_a_terminal_shows(text: str, settled: str) -> None:
 
 def test_a_real_progress_bar_becomes_its_last_state() -> None:
     code = "import sys\nfor n in range(101): sys.stdout.write(f'\\r{n:3}% ' + '#' * (n // 10))\nprint()"
-    raw = subprocess.run([sys.executable, "-c", code], capture_output=True, text=False, check=True).stdout.decode()
+    raw = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=False, check=True
+    ).stdout.decode()
     assert settle(raw) == "100% ##########\n"
 
 
@@ -62,9 +64,14 @@ def test_text_that_returns_nowhere_is_only_stripped(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["x" * 500_000 + "\ry" * 500_000, "\x1b[2K\r" * 200_000, "a\b" * 500_000, "x" * 500_000 + "\b\x1b[Ky" * 100_000],
+    [
+        "x" * 500_000 + "\ry" * 500_000,
+        "\x1b[2K\r" * 200_000,
+        "a\b" * 500_000,
+        "x" * 500_000 + "\b\x1b[Ky" * 100_000,
+    ],
     ids=lambda text: repr(text[-4:]),
-)  # fmt: skip
+)
 def test_no_text_takes_more_than_linear_time(text: str) -> None:
     begun = time.thread_time()
     settle(text)

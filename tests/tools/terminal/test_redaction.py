@@ -20,7 +20,15 @@ from hermetic.tools.base.show import content_of_command
 from tests.docs.pages import read
 from tests.programs import need
 from tests.sizes import scale
-from tests.tools.terminal.secret_corpus import KNOWN, VENDORS, as_table, bait, figures, fill, secrets
+from tests.tools.terminal.secret_corpus import (
+    KNOWN,
+    VENDORS,
+    as_table,
+    bait,
+    figures,
+    fill,
+    secrets,
+)
 
 CONTENTS: tuple[Content, ...] = ("output", "code", "environment")
 
@@ -34,15 +42,20 @@ def test_the_figures_of_the_documentation_are_true() -> None:
 def test_no_form_of_token_is_shorter_than_the_words_that_are_looked_at() -> None:
     for token in tokens.TOKENS:
         parts = token.before, token.after
-        least = sum(sre_parse.parse(part).getwidth()[0] for part in parts) + min(map(len, token.keywords))
+        least = sum(sre_parse.parse(part).getwidth()[0] for part in parts) + min(
+            map(len, token.keywords)
+        )
         assert least >= tokens.SHORTEST, token
-        assert not any(blank in part for part in parts for blank in (" ", "\\s", "\\W", "[^")), token
+        assert not any(blank in part for part in parts for blank in (" ", "\\s", "\\W", "[^")), (
+            token
+        )
 
 
 def test_what_has_a_form_or_a_place_is_seldom_missed_and_ordinary_data_stays() -> None:
     missed, changed = figures()
     told = {figure.kind: figure.wrong / figure.total for figure in missed}
-    assert told.pop("no sign at all") == 1  # the figure is of honest interest only while these are in it
+    # the figure is of honest interest only while these are in it
+    assert told.pop("no sign at all") == 1
     assert max(told.values()) <= 0.02
     assert [figure for figure in changed if figure.wrong] == []
 
@@ -71,8 +84,14 @@ def test_every_form_of_token_is_in_the_corpus() -> None:
 @pytest.mark.parametrize("template", KNOWN)
 def test_a_known_value_gives_way_to_its_name(template: str) -> None:
     redactor = Redactor([KnownSecret("APP_TOKEN", "pa+ss/wörd1")])
-    spellings = {"secret": "pa+ss/wörd1", "url": "pa%2Bss%2Fw%C3%B6rd1", "json": "pa+ss/w\\u00f6rd1"}
-    text = template.format(**spellings, basic="YXBwOnBhK3NzL3fDtnJkMQ==", hex="70612b73732f77c3b6726431")
+    spellings = {
+        "secret": "pa+ss/wörd1",
+        "url": "pa%2Bss%2Fw%C3%B6rd1",
+        "json": "pa+ss/w\\u00f6rd1",
+    }
+    text = template.format(
+        **spellings, basic="YXBwOnBhK3NzL3fDtnJkMQ==", hex="70612b73732f77c3b6726431"
+    )
     assert f"{MARK}value of APP_TOKEN]" in redactor.redact(text, "code")
 
 
@@ -89,10 +108,15 @@ def test_the_longest_known_value_names_what_is_hidden_whole() -> None:
 
 def test_only_telling_values_of_credentials_are_taken_from_the_environment() -> None:
     variables = {
-        "GITHUB_TOKEN": "f00bar-b4z-1", "DB_PASSWORD": "postgres", "API_KEY": "short1", "HOME": "/home/somebody1",
-        "SSH_KEY": "/home/me/.ssh/id_1", "TOKEN_URL": "https://login.example/1", "TOKEN_LIMIT": "100000000",
+        "GITHUB_TOKEN": "f00bar-b4z-1",
+        "DB_PASSWORD": "postgres",
+        "API_KEY": "short1",
+        "HOME": "/home/somebody1",
+        "SSH_KEY": "/home/me/.ssh/id_1",
+        "TOKEN_URL": "https://login.example/1",
+        "TOKEN_LIMIT": "100000000",
         "DB_URL_SECRET": "https://u:p4ss@h",
-    }  # fmt: skip
+    }
     assert [secret.name for secret in secrets_of(variables)] == ["GITHUB_TOKEN", "DB_URL_SECRET"]
 
 
@@ -108,7 +132,9 @@ def test_only_telling_values_of_credentials_are_taken_from_the_environment() -> 
         ("PATH=/usr/bin\nEDITOR=vi", "environment", "PATH=/usr/bin\nEDITOR=vi"),
     ],
 )
-def test_names_hide_values_only_where_the_text_is_no_code(text: str, content: Content, shown: str) -> None:
+def test_names_hide_values_only_where_the_text_is_no_code(
+    text: str, content: Content, shown: str
+) -> None:
     assert Redactor().redact(text, content) == shown
 
 
@@ -154,10 +180,14 @@ SIGNS = [
 
 @settings(max_examples=scale(3000), deadline=None)
 @given(
-    st.lists(st.one_of(st.sampled_from(CASES), st.sampled_from(SIGNS), st.text(max_size=8)), max_size=6),
+    st.lists(
+        st.one_of(st.sampled_from(CASES), st.sampled_from(SIGNS), st.text(max_size=8)), max_size=6
+    ),
     st.sampled_from(CONTENTS),
 )
-def test_lines_stay_countable_whatever_stands_beside_what(pieces: list[str], content: Content) -> None:
+def test_lines_stay_countable_whatever_stands_beside_what(
+    pieces: list[str], content: Content
+) -> None:
     text = "".join(pieces)
     shown = Redactor([KnownSecret("K", "a\nb\nc-d-e-f")]).redact(text, content)
     assert shown.count("\n") == text.count("\n")
@@ -167,7 +197,9 @@ def test_the_standard_library_is_read_unchanged() -> None:
     files = sorted(Path(os.__file__).parent.glob("*.py"))[: max(200, scale(2000))]
     redactor = Redactor([KnownSecret("K", "no-such-value-anywhere")])
     changed = [
-        path.name for path in files if redactor.redact(text := path.read_text("utf-8", "replace"), "code") != text
+        path.name
+        for path in files
+        if redactor.redact(text := path.read_text("utf-8", "replace"), "code") != text
     ]
     assert len(files) >= 150
     assert changed == []
@@ -218,7 +250,9 @@ def test_no_text_takes_more_than_linear_time(text: str) -> None:
 
 
 @settings(max_examples=scale(300), deadline=None)
-@given(st.text(st.sampled_from("ab1= :\"'{}[]()/@.-_\n\\$<>&;"), max_size=60), st.integers(200, 800))
+@given(
+    st.text(st.sampled_from("ab1= :\"'{}[]()/@.-_\n\\$<>&;"), max_size=60), st.integers(200, 800)
+)
 def test_no_repeated_piece_takes_more_than_linear_time(piece: str, times: int) -> None:
     begun = time.thread_time()
     Redactor().redact(f"token={piece}" * times, "environment")
@@ -244,7 +278,9 @@ DUMPS = {
 @pytest.mark.parametrize("program", DUMPS.values(), ids=list(DUMPS))
 def test_a_known_value_is_hidden_in_hexadecimal_dumps(program: str, before: str) -> None:
     need(program.split()[0])
-    dump = subprocess.run(program.split(), input=f"{before}{SECRET}\n".encode(), capture_output=True, check=True)
+    dump = subprocess.run(
+        program.split(), input=f"{before}{SECRET}\n".encode(), capture_output=True, check=True
+    )
     shown = Redactor([KnownSecret("A", SECRET)]).redact(dump.stdout.decode())
     digits = re.sub(r"[^0-9a-f]", "", shown.lower().replace(MARK, ""))
     assert MARK in shown
@@ -259,7 +295,8 @@ def test_separated_digits_of_a_known_value_are_hidden(separator: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["sed -n 3,6p ~/.ssh/id_rsa", "head -c 900 server.key | tail -c 500", "cat deploy.p8"]
+    "command",
+    ["sed -n 3,6p ~/.ssh/id_rsa", "head -c 900 server.key | tail -c 500", "cat deploy.p8"],
 )
 def test_lines_of_a_key_file_are_hidden_without_its_borders(command: str) -> None:
     body = fill("{b64}\n{b64}\n{b64}", 7)

@@ -1,4 +1,6 @@
-"""Secrets on a terminal's screen: hidden whole, over rows, in windows, cut off, and while they are being drawn."""
+"""Secrets on a terminal's screen: hidden whole, over rows, in windows, cut off, and while they are
+being drawn.
+"""
 
 import asyncio
 from pathlib import Path
@@ -39,7 +41,12 @@ def longest_part(text: str, secret: str = SECRET) -> int:
         [f"key={SECRET[:16]}", f"{SECRET[16:]} and so on"],
         ["x" * 14 + SECRET[:6], SECRET[6:], ""],
         [SECRET[:20], SECRET[20:]],
-        ["┌──────────────────┐", f"│ {SECRET[:16]} │", f"│ {SECRET[16:]}       │", "└──────────────────┘"],
+        [
+            "┌──────────────────┐",
+            f"│ {SECRET[:16]} │",
+            f"│ {SECRET[16:]}       │",
+            "└──────────────────┘",
+        ],
         [f"|{SECRET[:9]}|", f"|{SECRET[9:18]}|", f"|{SECRET[18:]}|"],
         [f"  1 {SECRET[:16]}", f"    {SECRET[16:]}"],
         [f"{'日' * 5}{SECRET[:10]}", SECRET[10:]],
@@ -60,7 +67,8 @@ def test_a_token_of_no_known_value_is_hidden_over_two_rows() -> None:
 
 def test_what_is_just_being_drawn_is_hidden() -> None:
     assert longest_part(screen(f"key: {SECRET[:6]}", "below", cursor=(0, 11))) < 4
-    assert screen("key: done", "q7Zr", cursor=(0, 9)) == "key: done\nq7Zr"  # no more than such a text is anywhere else
+    # no more than such a text is anywhere else
+    assert screen("key: done", "q7Zr", cursor=(0, 9)) == "key: done\nq7Zr"
 
 
 def test_what_is_cut_off_at_the_edge_is_hidden() -> None:
@@ -93,8 +101,17 @@ async def test_a_program_that_draws_a_secret_in_pieces_shows_none_of_them(
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", SECRET)
     head, middle, rest = SECRET[:5], SECRET[5:15], SECRET[15:]
-    drawn = [f"\\033[3;116H{head}", middle, rest, f"\\033[7;1Hat: {head}", f"\\033[0;31m{middle}", f"{rest} done"]
-    steps = "; ".join(f"printf '{piece}'; touch {tmp_path}/{step}; read -r x" for step, piece in enumerate(drawn))
+    drawn = [
+        f"\\033[3;116H{head}",
+        middle,
+        rest,
+        f"\\033[7;1Hat: {head}",
+        f"\\033[0;31m{middle}",
+        f"{rest} done",
+    ]
+    steps = "; ".join(
+        f"printf '{piece}'; touch {tmp_path}/{step}; read -r x" for step, piece in enumerate(drawn)
+    )
     async with asyncio.timeout(60), opened(tmp_path, kind) as box:
         id = (await box.terminal(f"stty -echo; {steps}", background=True, pty=True))["session_id"]
         for step in range(len(drawn)):
@@ -105,5 +122,6 @@ async def test_a_program_that_draws_a_secret_in_pieces_shows_none_of_them(
             await box.process("submit", id, data="")
         assert (await box.process("wait", id, timeout=20))["status"] == "exited"
         shown = (await box.process("screen", id))["screen"]
-        assert sum(MARK in line for line in shown) >= 3  # the first one fills the end of a row and goes on in the next
+        # the first one fills the end of a row and goes on in the next
+        assert sum(MARK in line for line in shown) >= 3
         assert all(longest_part(line) < 4 for line in shown)

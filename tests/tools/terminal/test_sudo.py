@@ -1,4 +1,6 @@
-"""sudo in a model's command: the real one, for a user that needs a password, by ssh and in containers."""
+"""sudo in a model's command: the real one, for a user that needs a password, by ssh and in
+containers.
+"""
 
 import asyncio
 import json
@@ -42,12 +44,18 @@ def user_with_password() -> Iterator[None]:
 
 
 def sudo_for(user: int, at: Path) -> list[str]:
-    """Volumes by which an image of this machine's Debian has this machine's sudo, and a user who needs a password."""
+    """Volumes by which an image of this machine's Debian has this machine's sudo, and a user who
+    needs a password.
+    """
     need_root("only root can change the machine's view")
     at.mkdir(exist_ok=True)
     sudo, openssl = need("sudo"), need("openssl")
     words = [openssl, "passwd", "-6", "-stdin"]
-    sealed = subprocess.run(words, input=PASSWORD.encode(), check=True, capture_output=True).stdout.decode().strip()
+    sealed = (
+        subprocess.run(words, input=PASSWORD.encode(), check=True, capture_output=True)
+        .stdout.decode()
+        .strip()
+    )
     texts = {
         "passwd": f"root:x:0:0::/root:/bin/bash\n{USER}:x:{user}:{user}::/tmp:/bin/bash\nnobody:x:65534:1::/:/bin/sh\n",
         "shadow": f"root:*:19000::::::\n{USER}:{sealed}:19000::::::\n",
@@ -61,23 +69,35 @@ def sudo_for(user: int, at: Path) -> list[str]:
 
 
 ALLOWING = [
-    "--security-opt", "no-new-privileges=false", "--cap-add", "SETUID", "--cap-add", "SETGID",
-    "--cap-add", "AUDIT_WRITE", "--cap-add", "DAC_OVERRIDE",
-]  # fmt: skip
+    "--security-opt",
+    "no-new-privileges=false",
+    "--cap-add",
+    "SETUID",
+    "--cap-add",
+    "SETGID",
+    "--cap-add",
+    "AUDIT_WRITE",
+    "--cap-add",
+    "DAC_OVERRIDE",
+]
 
 places = pytest.mark.parametrize("kind", ["ssh", "docker"])
 
 
 @asynccontextmanager
 async def toolbox(at: Path, kind: str = "ssh", **options: Any) -> AsyncIterator[Toolbox]:
-    """Where commands run as a user who needs a password, on this machine by ssh or in a container that allows sudo."""
+    """Where commands run as a user who needs a password, on this machine by ssh or in a container
+    that allows sudo.
+    """
     if kind == "docker":
         async with in_container(at, "1234", ALLOWING, **options) as box:
             yield box
         return
     with user_with_password(), running(at) as sshd:
         let_in(at, sshd.home)
-        box = Toolbox(environment="ssh", options={**sshd.options, "user": USER}, policy="off", **options)
+        box = Toolbox(
+            environment="ssh", options={**sshd.options, "user": USER}, policy="off", **options
+        )
         try:
             yield box
         finally:
@@ -85,10 +105,19 @@ async def toolbox(at: Path, kind: str = "ssh", **options: Any) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def in_container(at: Path, user: str, allowing: list[str], **options: Any) -> AsyncIterator[Toolbox]:
+async def in_container(
+    at: Path, user: str, allowing: list[str], **options: Any
+) -> AsyncIterator[Toolbox]:
     need_engine("docker")
-    place = {"image": need_variable("IMAGE_TOOLS"), "user": user, "cwd": "/tmp", "volumes": sudo_for(1234, at)}
-    box = Toolbox(environment="docker", options={**place, "extra_args": allowing}, policy="off", **options)
+    place = {
+        "image": need_variable("IMAGE_TOOLS"),
+        "user": user,
+        "cwd": "/tmp",
+        "volumes": sudo_for(1234, at),
+    }
+    box = Toolbox(
+        environment="docker", options={**place, "extra_args": allowing}, policy="off", **options
+    )
     try:
         yield box
     finally:
@@ -132,14 +161,19 @@ async def test_the_password_is_nowhere_to_be_seen(tmp_path: Path, kind: str) -> 
         while not any("sleep 100" in " ".join(words) for words in arguments()):  # noqa: ASYNC110 — nobody tells of it
             await asyncio.sleep(0.05)
         found = [
-            f"/proc/{pid}/{name}" for pid in os.listdir("/proc") if pid.isdigit() for name in CHANNELS
+            f"/proc/{pid}/{name}"
+            for pid in os.listdir("/proc")
+            if pid.isdigit()
+            for name in CHANNELS
             if PASSWORD.encode() in read(f"/proc/{pid}/{name}")
-        ]  # fmt: skip
+        ]
         assert found == []
         printed = await run(box, f"sudo true; cat <<'E'\n{PASSWORD}\nE")
         assert PASSWORD not in printed["output"]
         assert json.loads(await box.call("process", {"action": "list"}, task_id="t"))["count"] == 1
-        await box.call("process", {"action": "kill", "session_id": started["session_id"]}, task_id="t")
+        await box.call(
+            "process", {"action": "kill", "session_id": started["session_id"]}, task_id="t"
+        )
 
 
 @places
@@ -164,7 +198,9 @@ async def test_a_wrong_password_is_forgotten_and_told(tmp_path: Path, kind: str)
 
 async def test_a_plain_function_that_waits_for_a_person_leaves_the_event_loop_free() -> None:
     typed = threading.Event()
-    asking = asyncio.create_task(Passwords(ask=lambda prompt, task: PASSWORD if typed.wait(20) else None).get("t", ""))
+    asking = asyncio.create_task(
+        Passwords(ask=lambda prompt, task: PASSWORD if typed.wait(20) else None).get("t", "")
+    )
     await asyncio.sleep(0)  # it is called now
     typed.set()
     assert await asking == PASSWORD
@@ -177,8 +213,12 @@ async def test_a_person_has_the_time_that_the_settings_say() -> None:
     assert await asyncio.wait_for(Passwords(ask=ask, seconds=0.01).get("t", ""), 30) is None
 
 
-@pytest.mark.parametrize("how", [{}, {"background": True}, {"stdin": "guess\n"}, {"pty": True}], ids=str)
-async def test_sudo_that_reads_a_password_from_its_input_needs_an_approval(tmp_path: Path, how: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "how", [{}, {"background": True}, {"stdin": "guess\n"}, {"pty": True}], ids=str
+)
+async def test_sudo_that_reads_a_password_from_its_input_needs_an_approval(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
     box = Toolbox(options={"login": False, "cwd": str(tmp_path)})
     try:
         for command in ("sudo -S id", "sudo -k --stdin id"):
@@ -223,7 +263,9 @@ async def test_without_a_password_it_fails_on_its_own(tmp_path: Path, kind: str)
 
 
 @pytest.mark.parametrize("user", ["1234", "0"])
-async def test_in_a_container_that_lets_nobody_gain_rights_it_says_so(tmp_path: Path, user: str) -> None:
+async def test_in_a_container_that_lets_nobody_gain_rights_it_says_so(
+    tmp_path: Path, user: str
+) -> None:
     async with in_container(tmp_path, user, [], sudo_password=PASSWORD) as box:
         answer = await run(box, "sudo id -u")
         if user == "0":  # root needs no password and no rights
@@ -267,10 +309,16 @@ def read(path: str) -> bytes:
 @pytest.mark.parametrize(
     ("text", "does"),
     [
-        ("sudo id", True), ("x | sudo tee f", True), ("/usr/bin/sudo id", True), ("(sudo id)", True),
-        ("if sudo -n true; then", True), ("visudo", False), ("cat /etc/sudoers", False), ("sudo-rs", False),
+        ("sudo id", True),
+        ("x | sudo tee f", True),
+        ("/usr/bin/sudo id", True),
+        ("(sudo id)", True),
+        ("if sudo -n true; then", True),
+        ("visudo", False),
+        ("cat /etc/sudoers", False),
+        ("sudo-rs", False),
         ("pseudosudo", False),
     ],
-)  # fmt: skip
+)
 def test_the_word_is_known(text: str, does: bool) -> None:
     assert bool(mentions_sudo(text)) is does

@@ -23,7 +23,9 @@ MARKED = re.compile(
 async def opened(directory: Path, kind: str = "local", **web: Any) -> AsyncIterator[Box]:
     """A toolbox that may fetch from this machine."""
     settings = Settings(web=WebSettings(**{"private_hosts": (LOCAL,), **web}))
-    async with Toolbox(environment=kind, options=place(kind, directory), settings=settings) as toolbox:
+    async with Toolbox(
+        environment=kind, options=place(kind, directory), settings=settings
+    ) as toolbox:
         try:
             yield Box(toolbox)
         finally:
@@ -38,5 +40,7 @@ def text_of(result: Mapping[str, Any]) -> str:
 
 
 async def extracted(box: Box, server: Site, path: str, **more: Any) -> Any:
-    [result] = (await box.call("web_extract", urls=[f"http://{LOCAL}:{server.port}{path}"], **more))["results"]
+    [result] = (
+        await box.call("web_extract", urls=[f"http://{LOCAL}:{server.port}{path}"], **more)
+    )["results"]
     return result

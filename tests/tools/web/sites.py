@@ -66,8 +66,13 @@ class Site:
 async def _request(reader: asyncio.StreamReader) -> Request:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     method, target, _ = head[0].split(" ")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
-    return Request(method, target, headers, await reader.readexactly(int(headers.get("content-length", 0))))
+    headers = {
+        name.lower(): value.strip()
+        for name, _, value in (line.partition(":") for line in head[1:] if line)
+    }
+    return Request(
+        method, target, headers, await reader.readexactly(int(headers.get("content-length", 0)))
+    )
 
 
 @asynccontextmanager
@@ -76,7 +81,10 @@ async def listening(
     host: str | None = PUBLIC,
     context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
-    """A server for a block, its port; without a host on all addresses of this machine. Its connections end with it."""
+    """A server for a block, its port; without a host on all addresses of this machine.
+
+    Its connections end with it.
+    """
     both = socket.has_dualstack_ipv6() and not host
     family = socket.AF_INET6 if both else socket.AF_INET
     listener = socket.create_server((host or "", 0), family=family, dualstack_ipv6=both)
@@ -119,7 +127,9 @@ async def site(
 async def bomb(writer: asyncio.StreamWriter) -> None:
     """Sends 3 GB of zeros, packed by gzip."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    first, again = (packer.compress(bytes(1_000_000)) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
+    first, again = (
+        packer.compress(bytes(1_000_000)) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2)
+    )
     writer.write(first)
     for _ in range(3000):
         writer.write(again)

@@ -65,14 +65,33 @@ async def failed(address: str, fetcher: Fetcher) -> str:
 @pytest.mark.parametrize(
     "address",
     [
-        "file:///etc/passwd", "ftp://one.example.org/", "gopher://one.example.org/", "data:text/html,x", "javascript:1",
-        "unix:///run/docker.sock", "//one.example.org/", "one.example.org", "http://", "http:///x", "",
-        "http://user:pw@one.example.org/", "http://user@one.example.org/", "http://one.example.org:22/",
-        "http://one.example.org:25/", "https://one.example.org:6379/", "http://one.example.org:2375/",
-        "http://[::1", "http://a b/", "http://one.example.org:99999/", "http://\x00/", "http://a..example.org/",
-        "http://.example.org/", f"http://{'a' * 64}.example.org/", f"http://{'9' * 400}/",
+        "file:///etc/passwd",
+        "ftp://one.example.org/",
+        "gopher://one.example.org/",
+        "data:text/html,x",
+        "javascript:1",
+        "unix:///run/docker.sock",
+        "//one.example.org/",
+        "one.example.org",
+        "http://",
+        "http:///x",
+        "",
+        "http://user:pw@one.example.org/",
+        "http://user@one.example.org/",
+        "http://one.example.org:22/",
+        "http://one.example.org:25/",
+        "https://one.example.org:6379/",
+        "http://one.example.org:2375/",
+        "http://[::1",
+        "http://a b/",
+        "http://one.example.org:99999/",
+        "http://\x00/",
+        "http://a..example.org/",
+        "http://.example.org/",
+        f"http://{'a' * 64}.example.org/",
+        f"http://{'9' * 400}/",
     ],
-)  # fmt: skip
+)
 async def test_an_address_that_is_no_page_is_refused(attempts: list[str], address: str) -> None:
     assert await refused(address)
     assert attempts == []
@@ -81,11 +100,21 @@ async def test_an_address_that_is_no_page_is_refused(attempts: list[str], addres
 @pytest.mark.parametrize(
     "host",
     [
-        "localhost", "LOCALHOST", "localhost.", "a.localhost", "metadata.google.internal", "db", "printer.local",
-        "nas.lan", "router.home.arpa", "api.default.svc", "kubernetes.default.svc.cluster.local", "x.onion",
+        "localhost",
+        "LOCALHOST",
+        "localhost.",
+        "a.localhost",
+        "metadata.google.internal",
+        "db",
+        "printer.local",
+        "nas.lan",
+        "router.home.arpa",
+        "api.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "x.onion",
         "wiki.corp",
     ],
-)  # fmt: skip
+)
 async def test_a_name_of_a_private_network_is_refused(attempts: list[str], host: str) -> None:
     async with site({}, host=None) as forbidden:
         assert "private network" in await refused(f"http://{host}:{forbidden.port}/")
@@ -95,19 +124,65 @@ async def test_a_name_of_a_private_network_is_refused(attempts: list[str], host:
 @pytest.mark.parametrize(
     "host",
     [
-        "127.0.0.1", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "00000177.1",
+        "127.0.0.1",
+        "127.1",
+        "127.0.1",
+        "2130706433",
+        "0x7f000001",
+        "0x7f.1",
+        "0177.0.0.1",
+        "00000177.1",
         "127。0。0。1",
-        "１２７.0.0.1", "0", "0.0.0.0", "127.255.255.254", "[::1]", "[::]", "[0:0:0:0:0:0:0:1]", "[::127.0.0.1]",
-        "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::ffff:0:127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b:1::a00:1]",
-        "[2002:7f00:1::]", "[2001:0:1:2:3:4:80ff:fffe]", "[2001:470::5efe:7f00:1]", "[2001:470::200:5efe:7f00:1]",
-        "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.0.1", "100.64.0.1", "100.100.100.200", "169.254.169.254",
-        "169.254.170.2", "168.63.129.16", "198.18.0.1", "192.0.0.170", "192.0.2.1", "192.88.99.1", "203.0.113.9",
+        "１２７.0.0.1",
+        "0",
+        "0.0.0.0",
+        "127.255.255.254",
+        "[::1]",
+        "[::]",
+        "[0:0:0:0:0:0:0:1]",
+        "[::127.0.0.1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[::ffff:0:127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[64:ff9b:1::a00:1]",
+        "[2002:7f00:1::]",
+        "[2001:0:1:2:3:4:80ff:fffe]",
+        "[2001:470::5efe:7f00:1]",
+        "[2001:470::200:5efe:7f00:1]",
+        "10.1.2.3",
+        "172.16.0.1",
+        "172.31.255.255",
+        "192.168.0.1",
+        "100.64.0.1",
+        "100.100.100.200",
+        "169.254.169.254",
+        "169.254.170.2",
+        "168.63.129.16",
+        "198.18.0.1",
+        "192.0.0.170",
+        "192.0.2.1",
+        "192.88.99.1",
+        "203.0.113.9",
         "224.0.0.1",
-        "240.0.0.1", "255.255.255.255", "[fe80::1%25lo]", "[fe80::1]", "[fc00::1]", "[fd00:ec2::254]", "[fec0::1]",
-        "[ff02::1]", "[2001:db8::1]", "[3fff::1]", "[5f00::1]", "[100::1]", "[4000::1]",
+        "240.0.0.1",
+        "255.255.255.255",
+        "[fe80::1%25lo]",
+        "[fe80::1]",
+        "[fc00::1]",
+        "[fd00:ec2::254]",
+        "[fec0::1]",
+        "[ff02::1]",
+        "[2001:db8::1]",
+        "[3fff::1]",
+        "[5f00::1]",
+        "[100::1]",
+        "[4000::1]",
     ],
-)  # fmt: skip
-async def test_no_private_address_is_reached_in_any_notation(attempts: list[str], host: str) -> None:
+)
+async def test_no_private_address_is_reached_in_any_notation(
+    attempts: list[str], host: str
+) -> None:
     async with site({}, host=None) as forbidden:  # on every address of this machine
         assert await refused(f"http://{host}:{forbidden.port}/")
         assert await refused(f"https://{host}/")
@@ -116,14 +191,23 @@ async def test_no_private_address_is_reached_in_any_notation(attempts: list[str]
 
 @pytest.mark.parametrize(
     "address",
-    ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "2a00:1450:4001::200e", "64:ff9b::808:808", "::ffff:8.8.8.8"],
+    [
+        "8.8.8.8",
+        "93.184.216.34",
+        "2606:4700::1111",
+        "2a00:1450:4001::200e",
+        "64:ff9b::808:808",
+        "::ffff:8.8.8.8",
+    ],
 )
 def test_an_address_of_the_internet_is_public(address: str) -> None:
     assert is_public(address)
 
 
 @pytest.mark.parametrize("name", ["mixed", "inside", "inside6", "metadata", "tunnel"])
-async def test_a_name_that_leads_inside_is_refused_when_it_is_connected_to(attempts: list[str], name: str) -> None:
+async def test_a_name_that_leads_inside_is_refused_when_it_is_connected_to(
+    attempts: list[str], name: str
+) -> None:
     async with site({}, host=None) as forbidden:
         assert "leads to" in await refused(f"http://{name}.example.org:{forbidden.port}/")
     assert (forbidden.connections, attempts) == (0, [])
@@ -144,18 +228,32 @@ async def test_the_address_that_was_checked_is_the_one_connected_to(attempts: li
 @pytest.mark.parametrize(
     "target",
     [
-        "http://127.0.0.1:{port}/", "//127.0.0.1:{port}/", "http://localhost:{port}/", "http://inside.example.org:{port}/",
-        "http://[::1]:{port}/", "http://2130706433:{port}/", "http://169.254.169.254/latest/meta-data/", "file:///etc/passwd",
-        "gopher://127.0.0.1:{port}/x", "http://user:pw@one.example.org/", "http://one.example.org:22/",
+        "http://127.0.0.1:{port}/",
+        "//127.0.0.1:{port}/",
+        "http://localhost:{port}/",
+        "http://inside.example.org:{port}/",
+        "http://[::1]:{port}/",
+        "http://2130706433:{port}/",
+        "http://169.254.169.254/latest/meta-data/",
+        "file:///etc/passwd",
+        "gopher://127.0.0.1:{port}/x",
+        "http://user:pw@one.example.org/",
+        "http://one.example.org:22/",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_no_redirect_leads_inside(attempts: list[str], target: str, status: int) -> None:
     async with site({}, host=None) as forbidden:
         moved = Said(b"", status=status, headers={"Location": target.format(port=forbidden.port)})
-        async with site({"/": moved, "/twice": Said(b"", status=302, headers={"Location": "/"})}) as public:
+        async with site(
+            {"/": moved, "/twice": Said(b"", status=302, headers={"Location": "/"})}
+        ) as public:
             assert await refused(f"http://one.example.org:{public.port}/twice")
-    assert (public.targets, forbidden.connections, attempts) == (["/twice", "/"], 0, [PUBLIC, PUBLIC])
+    assert (public.targets, forbidden.connections, attempts) == (
+        ["/twice", "/"],
+        0,
+        [PUBLIC, PUBLIC],
+    )
 
 
 async def test_what_a_page_redirects_to_is_not_quoted(attempts: list[str]) -> None:
@@ -166,7 +264,9 @@ async def test_what_a_page_redirects_to_is_not_quoted(attempts: list[str]) -> No
     }
     async with site(pages) as public:
         for path in pages:
-            assert await refused(f"http://one.example.org:{public.port}{path}") == addresses.NO_TARGET
+            assert (
+                await refused(f"http://one.example.org:{public.port}{path}") == addresses.NO_TARGET
+            )
 
 
 async def test_redirects_end(attempts: list[str]) -> None:
@@ -181,7 +281,8 @@ async def test_a_redirect_is_followed_without_cookies(attempts: list[str]) -> No
         answer = await Fetcher(find=find).page(f"http://one.example.org:{public.port}/a")
     assert (answer.body, answer.url) == (b"there", f"http://one.example.org:{public.port}/b?x=1")
     assert all(
-        "cookie" not in request.headers and "authorization" not in request.headers for request in public.requests
+        "cookie" not in request.headers and "authorization" not in request.headers
+        for request in public.requests
     )
 
 
@@ -198,7 +299,9 @@ async def test_it_says_who_it_is(attempts: list[str]) -> None:
 async def test_a_private_host_is_fetched_where_the_user_names_it(attempts: list[str]) -> None:
     sites = Sites(private=("localhost", "wiki.corp", "127.0.0.1"))
     async with site({"/": Said(b"mine")}, host="127.0.0.1") as mine:
-        fetcher = Fetcher(sites, find=lambda host, port: find(host if host != "wiki.corp" else "127.0.0.1", port))
+        fetcher = Fetcher(
+            sites, find=lambda host, port: find(host if host != "wiki.corp" else "127.0.0.1", port)
+        )
         for host in ("127.0.0.1", "wiki.corp", "docs.wiki.corp"):
             if host != "docs.wiki.corp":
                 assert (await fetcher.page(f"http://{host}:{mine.port}/")).body == b"mine"
@@ -211,10 +314,16 @@ async def test_a_private_host_is_fetched_where_the_user_names_it(attempts: list[
 @pytest.mark.parametrize(
     "host",
     [
-        "169.254.169.254", "metadata.example.org", "[fd00:ec2::254]", "100.100.100.200", "168.63.129.16", "192.0.0.192",
-        "[fd20:ce::254]", "[fd00:c1::a9fe:a9fe]",
+        "169.254.169.254",
+        "metadata.example.org",
+        "[fd00:ec2::254]",
+        "100.100.100.200",
+        "168.63.129.16",
+        "192.0.0.192",
+        "[fd20:ce::254]",
+        "[fd00:c1::a9fe:a9fe]",
     ],
-)  # fmt: skip
+)
 async def test_no_setting_allows_metadata(attempts: list[str], host: str) -> None:
     assert "metadata" in await refused(f"http://{host}/", Fetcher(Sites(private=("*",)), find=find))
     assert attempts == []
@@ -235,7 +344,9 @@ async def test_no_setting_allows_metadata(attempts: list[str], host: str) -> Non
 async def test_a_denied_host_is_refused(attempts: list[str], rule: str) -> None:
     async with site({"/": Said()}) as public:
         with pytest.raises(Refused, match=r"web\.deny") as caught:
-            await Fetcher(Sites(deny=("other.net", rule)), find=find).page(f"http://one.example.org.:{public.port}/")
+            await Fetcher(Sites(deny=("other.net", rule)), find=find).page(
+                f"http://one.example.org.:{public.port}/"
+            )
     assert (caught.value.rule, public.connections) == (rule, 0)
 
 
@@ -256,7 +367,9 @@ async def test_a_rule_covers_whole_labels(attempts: list[str]) -> None:
 
 async def test_with_an_allow_list_other_hosts_are_refused(attempts: list[str]) -> None:
     fetcher = Fetcher(Sites(allow=("one.example.org",), deny=("bad.one.example.org",)), find=find)
-    async with site({"/": Said(), "/out": Said(b"", status=302, headers={"Location": "//two.example.org/"})}) as public:
+    async with site(
+        {"/": Said(), "/out": Said(b"", status=302, headers={"Location": "//two.example.org/"})}
+    ) as public:
         await fetcher.page(f"http://one.example.org:{public.port}/")
         for host in ("two.example.org", "bad.one.example.org", PUBLIC):
             await refused(f"http://{host}:{public.port}/", fetcher)
@@ -268,21 +381,34 @@ async def test_with_an_allow_list_other_hosts_are_refused(attempts: list[str]) -
 @pytest.fixture
 def proxies(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def use(port: int) -> None:
-        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+        for name in (
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "ALL_PROXY",
+            "http_proxy",
+            "https_proxy",
+            "all_proxy",
+        ):
             monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
 
     return use
 
 
-async def test_proxies_of_the_environment_are_not_used(attempts: list[str], proxies: Callable[[int], None]) -> None:
+async def test_proxies_of_the_environment_are_not_used(
+    attempts: list[str], proxies: Callable[[int], None]
+) -> None:
     async with site({"/": Said(b"direct")}) as public, site({}, host="127.0.0.1") as proxy:
         proxies(proxy.port)
-        assert (await Fetcher(find=find).page(f"http://one.example.org:{public.port}/")).body == b"direct"
+        assert (
+            await Fetcher(find=find).page(f"http://one.example.org:{public.port}/")
+        ).body == b"direct"
         await refused("http://127.0.0.1/")
     assert proxy.connections == 0
 
 
-async def test_a_proxy_of_the_users_is_used_and_gets_no_private_address(attempts: list[str]) -> None:
+async def test_a_proxy_of_the_users_is_used_and_gets_no_private_address(
+    attempts: list[str],
+) -> None:
     async with site({"http://one.example.org/x": Said(b"by proxy")}, host="127.0.0.1") as proxy:
         fetcher = Fetcher(proxy=f"http://me:pw@127.0.0.1:{proxy.port}")
         assert (await fetcher.page("http://one.example.org/x")).body == b"by proxy"
@@ -300,7 +426,10 @@ async def test_a_proxy_of_the_users_is_used_and_gets_no_private_address(attempts
 
 async def test_an_api_on_a_private_network_is_called_without_the_proxy() -> None:
     public = Said(b"by proxy")
-    async with site({"/": Said(b"direct")}, LOCAL) as own, site({"http://api.example.org/": public}, LOCAL) as proxy:
+    async with (
+        site({"/": Said(b"direct")}, LOCAL) as own,
+        site({"http://api.example.org/": public}, LOCAL) as proxy,
+    ):
         fetcher = Fetcher(proxy=f"http://{LOCAL}:{proxy.port}")
         assert (await fetcher.call("GET", f"http://{LOCAL}:{own.port}/", {})).body == b"direct"
         assert (await fetcher.call("GET", "http://api.example.org/", {})).body == b"by proxy"
@@ -310,7 +439,9 @@ async def test_an_api_on_a_private_network_is_called_without_the_proxy() -> None
 # -- limits
 async def test_a_long_page_is_cut(attempts: list[str]) -> None:
     async with site({"/": Said(b"x" * 50_000)}) as public:
-        answer = await Fetcher(find=find, most_bytes=10_000).page(f"http://one.example.org:{public.port}/")
+        answer = await Fetcher(find=find, most_bytes=10_000).page(
+            f"http://one.example.org:{public.port}/"
+        )
     assert (len(answer.body), answer.is_cut) == (10_000, True)
 
 
@@ -320,14 +451,21 @@ async def test_a_packed_page_is_unpacked(attempts: list[str]) -> None:
     async with site({"/": packed}) as public:
         fetcher = Fetcher(find=find, most_bytes=len(text))
         answer = await fetcher.page(f"http://one.example.org:{public.port}/")
-        shorter = await Fetcher(find=find, most_bytes=len(text) - 1).page(f"http://one.example.org:{public.port}/")
+        shorter = await Fetcher(find=find, most_bytes=len(text) - 1).page(
+            f"http://one.example.org:{public.port}/"
+        )
     assert (answer.body, answer.is_cut) == (text, False)
     assert (shorter.body, shorter.is_cut) == (text[:-1], True)
 
 
 @pytest.mark.parametrize("padding", [b"", bytes(100)])
-async def test_all_members_of_a_packed_page_are_unpacked(attempts: list[str], padding: bytes) -> None:
-    packed = Said(gzip.compress(b"one ") + gzip.compress(b"two") + padding, headers={"Content-Encoding": "gzip"})
+async def test_all_members_of_a_packed_page_are_unpacked(
+    attempts: list[str], padding: bytes
+) -> None:
+    packed = Said(
+        gzip.compress(b"one ") + gzip.compress(b"two") + padding,
+        headers={"Content-Encoding": "gzip"},
+    )
     async with site({"/": packed}) as public:
         answer = await Fetcher(find=find).page(f"http://one.example.org:{public.port}/")
     assert (answer.body, answer.is_cut) == (b"one two", False)
@@ -351,15 +489,23 @@ async def test_members_without_content_end_at_the_limit(attempts: list[str]) -> 
             await writer.drain()
 
     async with site({"/": Said(empty, headers={"Content-Encoding": "gzip"})}) as public:
-        answer = await Fetcher(find=find, most_bytes=100_000).page(f"http://one.example.org:{public.port}/")
+        answer = await Fetcher(find=find, most_bytes=100_000).page(
+            f"http://one.example.org:{public.port}/"
+        )
     assert (answer.body, answer.is_cut) == (b"", True)
 
 
 @pytest.mark.parametrize(
     "said",
-    [Said(b"x", "image/png obey"), Said(b"\0", "obey x"), Said(b"x", headers={"Content-Encoding": "obey x"})],
+    [
+        Said(b"x", "image/png obey"),
+        Said(b"\0", "obey x"),
+        Said(b"x", headers={"Content-Encoding": "obey x"}),
+    ],
 )
-async def test_headers_of_a_server_are_not_quoted_in_errors(attempts: list[str], said: Said) -> None:
+async def test_headers_of_a_server_are_not_quoted_in_errors(
+    attempts: list[str], said: Said
+) -> None:
     async with site({"/": said}) as public:
         try:
             shown = (await Fetcher(find=find).page(f"http://one.example.org:{public.port}/")).kind
@@ -376,19 +522,25 @@ def test_a_proxy_that_is_none_is_named_by_its_setting(proxy: str) -> None:
 
 async def test_a_bomb_is_refused_without_unpacking_it(attempts: list[str]) -> None:
     async with site({"/": Said(bomb, headers={"Content-Encoding": "gzip"})}) as public:
-        why = await refused(f"http://one.example.org:{public.port}/", Fetcher(find=find, most_bytes=1_000_000))
+        why = await refused(
+            f"http://one.example.org:{public.port}/", Fetcher(find=find, most_bytes=1_000_000)
+        )
     assert "unpack to more than 1,000,000" in why
 
 
 @pytest.mark.parametrize("packing", ["br", "zstd", "gzip, gzip", "compress"])
 async def test_other_packings_are_refused(attempts: list[str], packing: str) -> None:
     async with site({"/": Said(b"x", headers={"Content-Encoding": packing})}) as public:
-        assert "was not requested" in await failed(f"http://one.example.org:{public.port}/", Fetcher(find=find))
+        assert "was not requested" in await failed(
+            f"http://one.example.org:{public.port}/", Fetcher(find=find)
+        )
 
 
 async def test_a_slow_drip_ends_at_the_deadline(attempts: list[str]) -> None:
     async with site({"/": Said(drip)}) as public:
-        why = await failed(f"http://one.example.org:{public.port}/", Fetcher(find=find, seconds=0.5))
+        why = await failed(
+            f"http://one.example.org:{public.port}/", Fetcher(find=find, seconds=0.5)
+        )
     assert "within 0.5 s" in why
 
 
@@ -397,7 +549,9 @@ async def test_a_server_that_says_nothing_ends_at_the_deadline(attempts: list[st
         await reader.read()
 
     async with listening(silent) as port:
-        assert "within 0.3 s" in await failed(f"http://one.example.org:{port}/", Fetcher(find=find, seconds=0.3))
+        assert "within 0.3 s" in await failed(
+            f"http://one.example.org:{port}/", Fetcher(find=find, seconds=0.3)
+        )
 
 
 @pytest.mark.parametrize("kind", ["image/png", "video/mp4", "application/zip"])
@@ -429,7 +583,9 @@ async def test_no_more_than_eight_pages_are_fetched_at_a_time(attempts: list[str
 
     async with site({"/": Said(slow)}) as public:
         fetcher = Fetcher(find=find)
-        await asyncio.gather(*(fetcher.page(f"http://one.example.org:{public.port}/") for _ in range(20)))
+        await asyncio.gather(
+            *(fetcher.page(f"http://one.example.org:{public.port}/") for _ in range(20))
+        )
     assert most == 8
 
 
@@ -438,7 +594,16 @@ def certificate(directory: Path, name: str) -> Path:
     file = directory / f"{name}.pem"
     words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
     subprocess.run(
-        [need("openssl"), *words, "-keyout", file, "-out", f"{file}.crt", "-addext", f"subjectAltName=DNS:{name}"],
+        [
+            need("openssl"),
+            *words,
+            "-keyout",
+            file,
+            "-out",
+            f"{file}.crt",
+            "-addext",
+            f"subjectAltName=DNS:{name}",
+        ],
         check=True,
         capture_output=True,
     )
@@ -446,7 +611,9 @@ def certificate(directory: Path, name: str) -> Path:
     return file
 
 
-async def test_certificates_are_checked_by_the_name_in_the_address(attempts: list[str], tmp_path: Path) -> None:
+async def test_certificates_are_checked_by_the_name_in_the_address(
+    attempts: list[str], tmp_path: Path
+) -> None:
     """Two names on one address have their own certificates, and a third name has none."""
     names = {name: certificate(tmp_path, name) for name in ("one.example.org", "two.example.org")}
     trusted = ssl.create_default_context()
@@ -468,4 +635,6 @@ async def test_certificates_are_checked_by_the_name_in_the_address(attempts: lis
             assert (await fetcher.page(f"https://{name}:{public.port}/")).body == b"safe"
         assert "ertificate" in await failed(f"https://three.example.org:{public.port}/", fetcher)
     assert asked == ["one.example.org", "two.example.org", "three.example.org"]
-    assert [request.headers["host"] for request in public.requests] == [f"{name}:{public.port}" for name in names]
+    assert [request.headers["host"] for request in public.requests] == [
+        f"{name}:{public.port}" for name in names
+    ]

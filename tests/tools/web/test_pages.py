@@ -1,4 +1,7 @@
-"""Kinds of pages: the right text of each, or the right refusal. `pages` has the pages and their expected markdown."""
+"""Kinds of pages: the right text of each, or the right refusal.
+
+`pages` has the pages and their expected markdown.
+"""
 
 import asyncio
 from pathlib import Path
@@ -24,17 +27,27 @@ PAGES = Path(__file__).parent / "pages"
         ("windows_1251.html", "text/html", 200, None),  # declared in the page
         ("notes.pdf", "application/pdf", 200, None),
         ("spa.html", "text/html; charset=utf-8", 200, SCRIPTED),  # its metadata is read
-        ("not_found.html", "text/html; charset=utf-8", 404, "the server answered with status 404; this is its page"),
+        (
+            "not_found.html",
+            "text/html; charset=utf-8",
+            404,
+            "the server answered with status 404; this is its page",
+        ),
     ],
 )
-async def test_a_page_is_read_as_markdown(tmp_path: Path, name: str, kind: str, status: int, error: str | None) -> None:
+async def test_a_page_is_read_as_markdown(
+    tmp_path: Path, name: str, kind: str, status: int, error: str | None
+) -> None:
     page = Said((PAGES / name).read_bytes(), kind, status)
     async with site({f"/pages/{name}": page}, LOCAL) as server, opened(tmp_path) as box:
         result = await extracted(box, server, f"/pages/{name}")
     title, _, text = (PAGES / name).with_suffix(".md").read_text().partition("\n\n")
     assert result["error"] == error
     assert result["title"] == title.removeprefix("title: ")
-    assert text_of(result).replace(f"http://{LOCAL}:{server.port}", "https://site.example") + "\n" == text
+    assert (
+        text_of(result).replace(f"http://{LOCAL}:{server.port}", "https://site.example") + "\n"
+        == text
+    )
 
 
 async def test_a_page_of_scripts_alone_is_said_to_need_a_browser(tmp_path: Path) -> None:
@@ -72,7 +85,9 @@ def pdf(*pages: str) -> bytes:
     return whole + b"xref\n0 %d\n0000000000 65535 f \n%s%s" % (count, table, trailer)
 
 
-async def test_a_pdf_is_known_by_its_content_and_one_without_text_is_an_error(tmp_path: Path) -> None:
+async def test_a_pdf_is_known_by_its_content_and_one_without_text_is_an_error(
+    tmp_path: Path,
+) -> None:
     broken = b"%PDF-1.4\n1 0 obj\n<< /Type /Catalog /Pages obey me >>\nendobj\ntrailer\n<< /Root 1 0 R >>\n"
     pages = {
         "/named-otherwise": Said((PAGES / "notes.pdf").read_bytes(), "application/octet-stream"),
@@ -116,7 +131,10 @@ async def test_a_slow_drip_is_given_up(tmp_path: Path) -> None:
 
 
 async def test_a_gzip_bomb_is_refused(tmp_path: Path) -> None:
-    async with site({"/": Said(bomb, headers={"Content-Encoding": "gzip"})}, LOCAL) as server, opened(tmp_path) as box:
+    async with (
+        site({"/": Said(bomb, headers={"Content-Encoding": "gzip"})}, LOCAL) as server,
+        opened(tmp_path) as box,
+    ):
         result = await extracted(box, server, "/")
     assert "unpack to more than" in result["error"]
 
@@ -148,7 +166,9 @@ async def test_a_page_nested_deeply_is_read_or_refused(tmp_path: Path, page: byt
     assert "deep" in result["content"] or "too much time or memory" in result["error"]
 
 
-async def test_a_page_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_that_takes_too_long_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slow = b"<p " + b"".join(b"a%d=1 " % number for number in range(60_000)) + b">x"
     monkeypatch.setattr("hermetic.tools.web.extract.WEB_EXTRACT", 1.0)
     async with site({"/": Said(slow)}, LOCAL) as server, opened(tmp_path) as box:

@@ -1,4 +1,7 @@
-"""Each provider sends what its service documents, and reads what it answers. A local server plays the service."""
+"""Each provider sends what its service documents, and reads what it answers.
+
+A local server plays the service.
+"""
 
 import json
 from typing import Any, NamedTuple
@@ -81,7 +84,13 @@ SERVICES = [
         "/search",
         {"query": "old rivers", "max_results": 3},
         {"authorization": f"Bearer {KEY}"},
-        {"query": "old rivers", "answer": None, "images": [], "results": results("content"), "response_time": 1.1},
+        {
+            "query": "old rivers",
+            "answer": None,
+            "images": [],
+            "results": results("content"),
+            "response_time": 1.1,
+        },
     ),
     Service(
         Exa,
@@ -109,7 +118,9 @@ def made(kind: type[Provider], port: int) -> Provider:
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.kind.name)
 async def test_a_search_is_sent_and_read_as_documented(service: Service) -> None:
     path = service.target.partition("?")[0]
-    async with site({path: Said(json.dumps(service.answer).encode(), "application/json")}, LOCAL) as server:
+    async with site(
+        {path: Said(json.dumps(service.answer).encode(), "application/json")}, LOCAL
+    ) as server:
         found = await made(service.kind, server.port).search(Fetcher().call, "old rivers", 3)
     [request] = server.requests
     assert found == FOUND
@@ -123,24 +134,43 @@ READS: list[tuple[type[Provider], str, dict[str, Any], dict[str, Any]]] = [
         Tavily,
         "/extract",
         {"urls": ["https://delta.example/rivers"], "format": "markdown"},
-        {"results": [{"url": "https://delta.example/rivers", "raw_content": "# Rivers\n\ntext"}], "failed_results": []},
+        {
+            "results": [{"url": "https://delta.example/rivers", "raw_content": "# Rivers\n\ntext"}],
+            "failed_results": [],
+        },
     ),
     (
         Exa,
         "/contents",
         {"urls": ["https://delta.example/rivers"], "text": True},
-        {"results": [{"url": "https://delta.example/rivers", "title": "Rivers", "text": "# Rivers\n\ntext"}]},
+        {
+            "results": [
+                {
+                    "url": "https://delta.example/rivers",
+                    "title": "Rivers",
+                    "text": "# Rivers\n\ntext",
+                }
+            ]
+        },
     ),
     (
         Firecrawl,
         "/v2/scrape",
         {"url": "https://delta.example/rivers", "formats": ["markdown"], "onlyMainContent": True},
-        {"success": True, "data": {"markdown": "# Rivers\n\ntext", "metadata": {"title": "Rivers", "statusCode": 200}}},
+        {
+            "success": True,
+            "data": {
+                "markdown": "# Rivers\n\ntext",
+                "metadata": {"title": "Rivers", "statusCode": 200},
+            },
+        },
     ),
 ]
 
 
-@pytest.mark.parametrize(("kind", "path", "sent", "answer"), READS, ids=["tavily", "exa", "firecrawl"])
+@pytest.mark.parametrize(
+    ("kind", "path", "sent", "answer"), READS, ids=["tavily", "exa", "firecrawl"]
+)
 async def test_a_page_is_read_as_documented(
     kind: type[Provider], path: str, sent: dict[str, Any], answer: dict[str, Any]
 ) -> None:
@@ -153,7 +183,12 @@ async def test_a_page_is_read_as_documented(
 @pytest.mark.parametrize(
     ("kind", "path", "answer", "why"),
     [
-        (Tavily, "/extract", {"results": [], "failed_results": [{"url": "x", "error": "too slow"}]}, "too slow"),
+        (
+            Tavily,
+            "/extract",
+            {"results": [], "failed_results": [{"url": "x", "error": "too slow"}]},
+            "too slow",
+        ),
         (
             Exa,
             "/contents",
@@ -181,7 +216,10 @@ async def test_a_page_that_the_service_cannot_read_is_an_error(
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (Said(b'{"detail": "bad key"}', "application/json", 401), r"refuses the request \(status 401\)"),
+        (
+            Said(b'{"detail": "bad key"}', "application/json", 401),
+            r"refuses the request \(status 401\)",
+        ),
         (Said(b"slow down", "text/plain", 429), "too many requests"),
         (Said(b"the cat stumbled", "text/plain", 500), "status 500: the cat stumbled"),
         (Said(b"", status=302, headers={"Location": "http://127.0.0.1:1/"}), "status 302"),
@@ -189,17 +227,23 @@ async def test_a_page_that_the_service_cannot_read_is_an_error(
         (Said(b"[]", "application/json"), "list instead of an object"),
     ],
 )
-async def test_a_failure_of_the_service_says_what_to_do(service: Service, said: Said, why: str) -> None:
+async def test_a_failure_of_the_service_says_what_to_do(
+    service: Service, said: Said, why: str
+) -> None:
     async with site({service.target.partition("?")[0]: said}, LOCAL) as server:
         with pytest.raises(FetchError, match=why) as caught:
             await made(service.kind, server.port).search(Fetcher().call, "old rivers", 3)
     assert KEY not in str(caught.value)
     assert server.connections == 1  # a redirect would take the key along
     if said.status == 401:
-        assert ("search.formats" if service.kind is SearXNG else service.kind.variable) in str(caught.value)
+        assert ("search.formats" if service.kind is SearXNG else service.kind.variable) in str(
+            caught.value
+        )
 
 
-@pytest.mark.parametrize("answer", [{}, {"results": None}, {"results": [1, None, {}]}, {"web": None, "data": None}])
+@pytest.mark.parametrize(
+    "answer", [{}, {"results": None}, {"results": [1, None, {}]}, {"web": None, "data": None}]
+)
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.kind.name)
 async def test_an_answer_without_results_has_none(service: Service, answer: dict[str, Any]) -> None:
     path = service.target.partition("?")[0]
@@ -226,7 +270,9 @@ DUCK = """<html><body><div id="links" class="results">
 
 async def test_results_of_duckduckgo_are_read_from_its_page() -> None:
     async with site({"/": Said(DUCK.encode())}, LOCAL) as server:
-        found = await DuckDuckGo({}, f"http://{LOCAL}:{server.port}").search(Fetcher().call, "old rivers & lakes", 5)
+        found = await DuckDuckGo({}, f"http://{LOCAL}:{server.port}").search(
+            Fetcher().call, "old rivers & lakes", 5
+        )
     assert found == [
         Found(
             "How rivers remember",
@@ -239,7 +285,8 @@ async def test_results_of_duckduckgo_are_read_from_its_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [Said(b"", status=202), Said(b'<div class="anomaly-modal__title">Select all ducks</div>')]
+    "said",
+    [Said(b"", status=202), Said(b'<div class="anomaly-modal__title">Select all ducks</div>')],
 )
 async def test_a_captcha_of_duckduckgo_is_an_error(said: Said) -> None:
     async with site({"/": said}, LOCAL) as server:

@@ -42,7 +42,10 @@ async def test_a_page_cannot_pretend_to_end(tmp_path: Path) -> None:
 
 async def test_of_a_long_page_both_ends_are_shown_and_the_rest_is_kept(tmp_path: Path) -> None:
     lines = "\n".join(f"line {number}" for number in range(5000))
-    async with site({"/": Said(lines.encode(), "text/plain")}, LOCAL) as server, opened(tmp_path) as box:
+    async with (
+        site({"/": Said(lines.encode(), "text/plain")}, LOCAL) as server,
+        opened(tmp_path) as box,
+    ):
         result = await extracted(box, server, "/", char_limit=2000)
         marked = MARKED.fullmatch(result["content"])
         assert marked is not None
@@ -54,7 +57,8 @@ async def test_of_a_long_page_both_ends_are_shown_and_the_rest_is_kept(tmp_path:
         assert 400 < len(tail) <= 500
         assert f"{len(lines) - len(head) - len(tail):,} characters are left out" in omitted
         how = re.search(
-            r"session_id='(\w+)', offset=LINE, limit=200\); what is left out begins at line (\d+)", marked[4]
+            r"session_id='(\w+)', offset=LINE, limit=200\); what is left out begins at line (\d+)",
+            marked[4],
         )
         assert how is not None
         rest = await box.process("log", how[1], offset=int(how[2]), limit=3)
@@ -62,8 +66,12 @@ async def test_of_a_long_page_both_ends_are_shown_and_the_rest_is_kept(tmp_path:
     assert rest["output"].splitlines() == [f"line {number}" for number in range(first, first + 3)]
 
 
-@pytest.mark.parametrize(("given", "shown"), [({}, 2250), ({"char_limit": 1}, 1500), ({"char_limit": 1 << 30}, 90_000)])
-async def test_the_limit_of_characters_has_bounds(tmp_path: Path, given: dict[str, int], shown: int) -> None:
+@pytest.mark.parametrize(
+    ("given", "shown"), [({}, 2250), ({"char_limit": 1}, 1500), ({"char_limit": 1 << 30}, 90_000)]
+)
+async def test_the_limit_of_characters_has_bounds(
+    tmp_path: Path, given: dict[str, int], shown: int
+) -> None:
     page = Said(b"x" * 90_000, "text/plain")
     async with site({"/": page}, LOCAL) as server, opened(tmp_path, extract_char_limit=3000) as box:
         result = await extracted(box, server, "/", **given)
@@ -71,8 +79,13 @@ async def test_the_limit_of_characters_has_bounds(tmp_path: Path, given: dict[st
 
 
 async def test_a_very_long_answer_is_stored_as_that_of_other_tools(tmp_path: Path) -> None:
-    async with site({"/": Said(b"x" * 200_000, "text/plain")}, LOCAL) as server, opened(tmp_path) as box:
-        answer = await box.call("web_extract", urls=[f"http://{LOCAL}:{server.port}/"], char_limit=500_000)
+    async with (
+        site({"/": Said(b"x" * 200_000, "text/plain")}, LOCAL) as server,
+        opened(tmp_path) as box,
+    ):
+        answer = await box.call(
+            "web_extract", urls=[f"http://{LOCAL}:{server.port}/"], char_limit=500_000
+        )
         stored = await box.process("poll", answer["session_id"], cursor=0)
     assert answer["total_characters"] > 200_000
     assert "untrusted content" in answer["preview"]
@@ -149,9 +162,15 @@ async def test_a_secret_does_not_leave_in_an_address_or_a_query(
 
 async def test_a_host_that_needs_an_approval_in_commands_is_refused(tmp_path: Path) -> None:
     def rule(decision: Literal["ask", "deny", "allow"], host: str) -> RuleSettings:
-        return RuleSettings(decision=decision, network=host, matches=(f"curl https://{host.replace('*', 'a')}/",))
+        return RuleSettings(
+            decision=decision, network=host, matches=(f"curl https://{host.replace('*', 'a')}/",)
+        )
 
-    rules = (rule("deny", "*.bad.example"), rule("ask", "internal.example"), rule("allow", "good.example"))
+    rules = (
+        rule("deny", "*.bad.example"),
+        rule("ask", "internal.example"),
+        rule("allow", "good.example"),
+    )
     settings = Settings(approvals=ApprovalSettings(rules=rules))
     async with Toolbox(settings=settings) as toolbox:
         urls = ["https://x.bad.example/", "https://internal.example/", "ftp://good.example/"]
@@ -171,7 +190,9 @@ async def test_an_interrupted_call_ends_at_once(tmp_path: Path) -> None:
         await asyncio.Event().wait()
 
     async with site({"/": Said(never)}, LOCAL) as server, opened(tmp_path) as box:
-        call = asyncio.ensure_future(box.call("web_extract", urls=[f"http://{LOCAL}:{server.port}/"]))
+        call = asyncio.ensure_future(
+            box.call("web_extract", urls=[f"http://{LOCAL}:{server.port}/"])
+        )
         async with asyncio.timeout(20):
             await requested.wait()
             box.toolbox.interrupt("t")
@@ -179,7 +200,9 @@ async def test_an_interrupted_call_ends_at_once(tmp_path: Path) -> None:
     assert answer["status"] == "interrupted"
 
 
-async def test_a_copy_of_a_page_is_used_for_a_short_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_copy_of_a_page_is_used_for_a_short_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with site({"/": Said(b"<p>x")}, LOCAL) as server, opened(tmp_path) as box:
         for _ in range(3):
             await extracted(box, server, "/")
@@ -191,13 +214,18 @@ async def test_a_copy_of_a_page_is_used_for_a_short_time(tmp_path: Path, monkeyp
 
 
 # -- search
-RESULTS = {"results": [
-    {"title": "Rivers", "url": "https://delta.example/r", "content": "They wander."},
-    {"title": "Bad", "url": "file:///etc/passwd", "content": ""},
-    {"title": "Denied", "url": "https://denied.example/", "content": ""},
-    {"title": "Inside", "url": "http://localhost/x", "content": ""},
-    *({"title": f"Number {number}", "url": f"https://x.example/{number}", "content": "x"} for number in range(30)),
-]}  # fmt: skip
+RESULTS = {
+    "results": [
+        {"title": "Rivers", "url": "https://delta.example/r", "content": "They wander."},
+        {"title": "Bad", "url": "file:///etc/passwd", "content": ""},
+        {"title": "Denied", "url": "https://denied.example/", "content": ""},
+        {"title": "Inside", "url": "http://localhost/x", "content": ""},
+        *(
+            {"title": f"Number {number}", "url": f"https://x.example/{number}", "content": "x"}
+            for number in range(30)
+        ),
+    ]
+}
 FOUND = Said(json.dumps(RESULTS).encode(), "application/json")
 
 
@@ -217,7 +245,11 @@ async def test_a_search_answers_as_the_original_does(tmp_path: Path, searxng: An
         "position": 1,
     }
     assert [result["position"] for result in answer["data"]["web"]] == [1, 2, 3, 4, 5]
-    assert [result["title"] for result in answer["data"]["web"]][:3] == ["Rivers", "Number 0", "Number 1"]
+    assert [result["title"] for result in answer["data"]["web"]][:3] == [
+        "Rivers",
+        "Number 0",
+        "Number 1",
+    ]
     assert "not instructions" in answer["notice"]
     assert one["position"] == 1
     assert len(many) == 31
@@ -247,29 +279,59 @@ async def test_a_wrong_address_of_a_provider_names_its_variable(
 
 # -- where they are offered
 def names(toolbox: Toolbox) -> list[str]:
-    return [schema["name"] for schema in toolbox.schemas("anthropic") if schema["name"].startswith("web_")]
+    return [
+        schema["name"]
+        for schema in toolbox.schemas("anthropic")
+        if schema["name"].startswith("web_")
+    ]
 
 
 def description(toolbox: Toolbox) -> str:
-    [schema] = [schema for schema in toolbox.schemas("anthropic") if schema["name"] == "execute_code"]
+    [schema] = [
+        schema for schema in toolbox.schemas("anthropic") if schema["name"] == "execute_code"
+    ]
     return str(schema["description"])
 
 
 @pytest.mark.parametrize(
     ("variables", "web", "offered", "why"),
     [
-        ({}, {}, ["web_extract"], "FIRECRAWL_API_KEY, SEARXNG_URL, BRAVE_SEARCH_API_KEY, or web.search_backend"),
+        (
+            {},
+            {},
+            ["web_extract"],
+            "FIRECRAWL_API_KEY, SEARXNG_URL, BRAVE_SEARCH_API_KEY, or web.search_backend",
+        ),
         ({"BRAVE_SEARCH_API_KEY": KEY}, {}, ["web_search", "web_extract"], ""),
         ({"SEARXNG_URL": "http://x"}, {"extract_backend": "off"}, ["web_search"], ""),
-        ({"FIRECRAWL_API_URL": "http://x"}, {"extract_backend": "firecrawl"}, ["web_search", "web_extract"], ""),
+        (
+            {"FIRECRAWL_API_URL": "http://x"},
+            {"extract_backend": "firecrawl"},
+            ["web_search", "web_extract"],
+            "",
+        ),
         ({}, {"search_backend": "duckduckgo"}, ["web_search", "web_extract"], ""),
-        ({"EXA_API_KEY": KEY}, {"search_backend": "tavily"}, ["web_extract"], "needs the variable TAVILY_API_KEY"),
-        ({"EXA_API_KEY": KEY}, {"search_backend": "off"}, ["web_extract"], "web.search_backend is off"),
+        (
+            {"EXA_API_KEY": KEY},
+            {"search_backend": "tavily"},
+            ["web_extract"],
+            "needs the variable TAVILY_API_KEY",
+        ),
+        (
+            {"EXA_API_KEY": KEY},
+            {"search_backend": "off"},
+            ["web_extract"],
+            "web.search_backend is off",
+        ),
         ({}, {"extract_backend": "exa"}, [], "set one of"),
     ],
-)  # fmt: skip
+)
 async def test_a_tool_is_offered_where_it_can_be_used(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], web: dict[str, Any], offered: list[str], why: str
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    web: dict[str, Any],
+    offered: list[str],
+    why: str,
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -283,8 +345,12 @@ async def test_a_tool_is_offered_where_it_can_be_used(
             assert why in answer["error"]
 
 
-async def test_without_the_extra_the_answer_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_tool, "find_spec", lambda name: None if name == "selectolax" else object())
+async def test_without_the_extra_the_answer_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        web_tool, "find_spec", lambda name: None if name == "selectolax" else object()
+    )
     monkeypatch.setenv("EXA_API_KEY", KEY)
     async with Toolbox() as toolbox:
         assert names(toolbox) == []
@@ -296,20 +362,36 @@ async def test_without_the_extra_the_answer_says_what_to_install(monkeypatch: py
             assert "pip install 'hermetic[web]'" in answer["error"]
 
 
-async def test_a_provider_reads_pages_but_no_private_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_provider_reads_pages_but_no_private_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = {
         "success": True,
-        "data": {"markdown": "# Rivers ![x](data:image/png;base64,AAAA)", "metadata": {"title": "R"}},
+        "data": {
+            "markdown": "# Rivers ![x](data:image/png;base64,AAAA)",
+            "metadata": {"title": "R"},
+        },
     }
-    async with site({"/v2/scrape": Said(json.dumps(page).encode(), "application/json")}, LOCAL) as server:
+    async with site(
+        {"/v2/scrape": Said(json.dumps(page).encode(), "application/json")}, LOCAL
+    ) as server:
         monkeypatch.setenv("FIRECRAWL_API_URL", f"http://{LOCAL}:{server.port}")
-        async with opened(tmp_path, extract_backend="firecrawl", private_hosts=("public.test",)) as box:
+        async with opened(
+            tmp_path, extract_backend="firecrawl", private_hosts=("public.test",)
+        ) as box:
             monkeypatch.setattr("hermetic.tools.web.fetch.checked_addresses", _checked)
-            asked = ["https://public.test/x", "http://localhost/", "http://10.0.0.1/", "http://user:pw@public.test/"]
+            asked = [
+                "https://public.test/x",
+                "http://localhost/",
+                "http://10.0.0.1/",
+                "http://user:pw@public.test/",
+            ]
             results = (await box.call("web_extract", urls=asked))["results"]
     assert text_of(results[0]) == "# Rivers [IMAGE: x]"
     assert all(result["error"] for result in results[1:])
-    assert [json.loads(request.body)["url"] for request in server.requests] == ["https://public.test/x"]
+    assert [json.loads(request.body)["url"] for request in server.requests] == [
+        "https://public.test/x"
+    ]
 
 
 async def _checked(host: str, port: int, sites: Any, find: Any = None) -> list[str]:
@@ -323,7 +405,9 @@ def test_nothing_of_the_web_is_imported_before_a_call() -> None:
         "import sys; from hermetic.toolbox import Toolbox; Toolbox().schemas(); "
         f"print(sorted({{*sys.modules}} & {{*{web_tool.PACKAGES}, 'httpcore2', 'anyio', 'html.parser'}}))"
     )
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert said.stdout == "[]\n"
 
 
@@ -338,13 +422,17 @@ print(web_extract(["http://169.254.169.254/latest/"], char_limit=3000)["results"
 
 
 @pytest.mark.parametrize("kind", ["local", "docker"])
-async def test_scripts_call_both_tools_through_the_bridge(tmp_path: Path, kind: str, searxng: Any) -> None:
+async def test_scripts_call_both_tools_through_the_bridge(
+    tmp_path: Path, kind: str, searxng: Any
+) -> None:
     """From a container too, whose network does not matter: the tools act on this machine."""
     pages = {"/search": FOUND, "/page": Said(b"<title>R</title><h1>Rivers</h1>")}
     async with site(pages, LOCAL) as server:
         searxng(server)
         async with opened(tmp_path, kind, deny=("denied.example",)) as box:
-            answer = await box.call("execute_code", code=f"BASE = 'http://{LOCAL}:{server.port}'\n{SCRIPT}")
+            answer = await box.call(
+                "execute_code", code=f"BASE = 'http://{LOCAL}:{server.port}'\n{SCRIPT}"
+            )
             inside = await box.terminal("env")
     assert answer["status"] == "success", answer
     first, second = answer["output"].splitlines()
@@ -357,7 +445,9 @@ async def test_scripts_call_both_tools_through_the_bridge(tmp_path: Path, kind: 
 async def test_a_key_stays_on_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not in logs, not in answers, not in any process's arguments or variables that the tools start."""
+    """Not in logs, not in answers, not in any process's arguments or variables that the tools
+    start.
+    """
     echo = Said(f"key {KEY} is wrong".encode(), "text/plain", 500)
     monkeypatch.setenv("TAVILY_API_KEY", KEY)
     with caplog.at_level(logging.DEBUG):

@@ -1,7 +1,7 @@
 """Base of kinds whose environment is a sandbox of a cloud vendor, by the vendor's own SDK.
 
-Keys of the vendor stay on this machine: the SDK reads them here, and nothing of them is sent to a sandbox. The SDK is
-imported on first use, on a thread: that takes seconds.
+Keys of the vendor stay on this machine: the SDK reads them here, and nothing of them is sent to a
+sandbox. The SDK is imported on first use, on a thread: that takes seconds.
 """
 
 import asyncio
@@ -17,8 +17,21 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from hermetic.contract.environment import Abandoned, EnvironmentRecord, Finding, Isolation, ResidentConfig, Started
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, NotInstalled, Unreachable
+from hermetic.contract.environment import (
+    Abandoned,
+    EnvironmentRecord,
+    Finding,
+    Isolation,
+    ResidentConfig,
+    Started,
+)
+from hermetic.contract.errors import (
+    ConfigError,
+    EnvironmentUnavailable,
+    ExecutionError,
+    NotInstalled,
+    Unreachable,
+)
 from hermetic.contract.limits import CALLED_START, LEASE, LIFETIME, LOGIN, UNATTENDED
 from hermetic.contract.limits import START as RESIDENT_START
 from hermetic.contract.variables import fault_of
@@ -45,7 +58,16 @@ from hermetic.registry.records import check_own, runtime_root, tag_of
 
 ENDING_SECONDS = 60.0  # for ending a sandbox
 DISCARD_SECONDS = 15.0  # for ending that of a failed start
-PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy")
+PROXIES = (
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+)
 # Tags of every sandbox. By the second `hermetic gc` finds those of a runtime directory.
 ID, ROOT, KEPT = "hermetic-id", "hermetic-runtime", "hermetic-persistent"
 
@@ -63,15 +85,18 @@ class SandboxOptions(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0  # 0: the vendor's default
     network: bool = True
     sync: dict[str, str] = {}  # directories here → there: sent before commands, taken back at close
-    credential_files: tuple[str, ...] = ()  # of the profile: sent to ~/.hermetic there, and never back
-    profile: str | None = None  # profile whose files and skills are copied: a name, or an absolute path
+    # of the profile: sent to ~/.hermetic there, and never back
+    credential_files: tuple[str, ...] = ()
+    # profile whose files and skills are copied: a name, or an absolute path
+    profile: str | None = None
     startup: Seconds = CALLED_START  # for creating the sandbox and its first answer
     lifetime: Annotated[float, msgspec.Meta(ge=60)] = LIFETIME  # after which the vendor ends it
     lease: Lease = LEASE
     unattended: Seconds = UNATTENDED
     login: bool = True  # take the profile there in
     setup: str | None = None  # run once in the new environment's own shell
-    runtime: str = "auto"  # whose Python and bash: "image", "portable", a portable runtime's path, or as needed
+    # whose Python and bash: "image", "portable", a portable runtime's path, or as needed
+    runtime: str = "auto"
 
 
 class CloudOptions(SandboxOptions, frozen=True, kw_only=True):
@@ -147,8 +172,14 @@ class CloudBackend:
     credentials: ClassVar[str]  # the variables that hold them
     option_shape: ClassVar[type[SandboxOptions]] = CloudOptions
     identity: ClassVar[tuple[str, ...]] = (
-        "image", "cpu", "memory_bytes", "network", "persistent", "credential_files", "profile",
-    )  # fmt: skip
+        "image",
+        "cpu",
+        "memory_bytes",
+        "network",
+        "persistent",
+        "credential_files",
+        "profile",
+    )
     variables: ClassVar[tuple[str, ...]] = ()
     leaves_files = True
     orphans = True  # what a start has created outlives an opener that was killed
@@ -162,9 +193,11 @@ class CloudBackend:
             raise ConfigError(fault, setting="env")
         self._profile = select_profile(chosen.profile, chosen.credential_files)
         self.chosen: Any = msgspec.structs.replace(
-            chosen, sync=synced_directories(chosen.sync), profile=self._profile.directory,
+            chosen,
+            sync=synced_directories(chosen.sync),
+            profile=self._profile.directory,
             credential_files=self._profile.credential_files,
-        )  # fmt: skip
+        )
 
     # -- parts of a vendor
     @classmethod
@@ -198,14 +231,22 @@ class CloudBackend:
     @property
     def isolation(self) -> Isolation:
         """Another machine; the vendor's isolation is not checked."""
-        notes = [f"{self.vendor} runs the commands and can read their files; its isolation is not checked"]
+        notes = [
+            f"{self.vendor} runs the commands and can read their files; its isolation is not checked"
+        ]
         if self.chosen.network:
-            notes.append(f"the network is on: what a sandbox of {self.vendor} can reach, a command can reach")
+            notes.append(
+                f"the network is on: what a sandbox of {self.vendor} can reach, a command can reach"
+            )
         return Isolation(
-            kind=self.kind, separate_files=True, separate_processes=True, separate_user=True,
-            separate_network=not self.chosen.network, shared_paths=tuple(self.chosen.sync),
+            kind=self.kind,
+            separate_files=True,
+            separate_processes=True,
+            separate_user=True,
+            separate_network=not self.chosen.network,
+            shared_paths=tuple(self.chosen.sync),
             notes=(*notes, *credential_notes(self.chosen.credential_files)),
-        )  # fmt: skip
+        )
 
     @classmethod
     def no_package(cls) -> NotInstalled | None:
@@ -235,13 +276,22 @@ class CloudBackend:
             return missing(problem)
         package = cls.package or cls.kind
         version = importlib.metadata.version(package)
-        return Finding(state="ok", found=f"{package} {version}, with credentials; the service was not asked")
+        return Finding(
+            state="ok", found=f"{package} {version}, with credentials; the service was not asked"
+        )
 
-    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
-        """Creates a sandbox and starts a resident there. Raises EnvironmentUnavailable, and leaves nothing."""
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
+        """Creates a sandbox and starts a resident there.
+
+        Raises EnvironmentUnavailable, and leaves nothing.
+        """
         chosen = self.chosen
         if self._is_persistent and not id.startswith("t-"):
-            raise ConfigError("persistent keeps the files of a task; name a task for it", setting="persistent")
+            raise ConfigError(
+                "persistent keeps the files of a task; name a task for it", setting="persistent"
+            )
         if problem := self.own_problem():
             raise problem
         life = new_resident_id(id)
@@ -250,7 +300,11 @@ class CloudBackend:
         new = NewSandbox(self.sandbox_name(life), tags, life, kept_for)
         config = self.resident_config(life, token, label)
         try:
-            async with asyncio.timeout(chosen.startup) as limit, self._mapped(), self.service() as api:
+            async with (
+                asyncio.timeout(chosen.startup) as limit,
+                self._mapped(),
+                self.service() as api,
+            ):
                 await self._end_earlier(api, new)
                 sandbox = await _noticing_cancel(api.create(new, chosen))
                 started = await self._start_there(sandbox, config, new.name)
@@ -261,18 +315,31 @@ class CloudBackend:
                 message = f"{self.vendor}: {new.name} was not ready within {chosen.startup:g} s"
                 raise EnvironmentUnavailable(f"{message}; raise the option startup") from None
             if isinstance(error, Gone):
-                raise EnvironmentUnavailable(f"{self.vendor}: {new.name} ended before it was ready: {error}") from error
+                raise EnvironmentUnavailable(
+                    f"{self.vendor}: {new.name} ended before it was ready: {error}"
+                ) from error
             raise
 
     def resident_config(self, id: str, token: bytes, label: str) -> ResidentConfig:
         """What a new resident is told."""
         chosen = self.chosen
         return ResidentConfig(
-            id=id, token=token, directory="", spool=None, label=label, cwd=chosen.cwd, make_cwd=True,
-            environ=child_environment({}, extra=chosen.env), inherit=True, lease=chosen.lease,
-            unattended=chosen.unattended, login=chosen.login, login_timeout=LOGIN, guardian=True,
+            id=id,
+            token=token,
+            directory="",
+            spool=None,
+            label=label,
+            cwd=chosen.cwd,
+            make_cwd=True,
+            environ=child_environment({}, extra=chosen.env),
+            inherit=True,
+            lease=chosen.lease,
+            unattended=chosen.unattended,
+            login=chosen.login,
+            login_timeout=LOGIN,
+            guardian=True,
             arrival=chosen.startup,
-        )  # fmt: skip
+        )
 
     @property
     def _is_persistent(self) -> bool:
@@ -283,7 +350,10 @@ class CloudBackend:
         return f"hermetic-{resident.replace('.', '-')}"
 
     async def _end_earlier(self, api: CloudApi, new: NewSandbox) -> None:
-        """Ends sandboxes of a task whose openers were killed. The lock of the record is held: no living one has it."""
+        """Ends sandboxes of a task whose openers were killed.
+
+        The lock of the record is held: no living one has it.
+        """
         if not new.tags[ID].startswith("t-"):
             return
         used_again = ""
@@ -296,34 +366,47 @@ class CloudBackend:
 
     async def _discard(self, new: NewSandbox) -> None:
         """Ends what a failed start has created, also where its answer was not received."""
-        with contextlib.suppress(Exception):  # the first error is the cause; `hermetic gc` finds what is left
+        # the first error is the cause; `hermetic gc` finds what is left
+        with contextlib.suppress(Exception):
             async with asyncio.timeout(DISCARD_SECONDS), self.service() as api:
                 await (await api.named(new.name)).end(new.kept_for)
 
-    async def _start_there(self, sandbox: CloudSandbox, config: ResidentConfig, name: str) -> Started:
+    async def _start_there(
+        self, sandbox: CloudSandbox, config: ResidentConfig, name: str
+    ) -> Started:
         """Starts a resident, by the image's Python and bash or by those of an uploaded runtime."""
 
         async def ask(script: str, given: bytes) -> str:
-            return (await sandbox.run(script, given, UPLOAD_SECONDS)).output.decode("utf-8", "replace")
+            return (await sandbox.run(script, given, UPLOAD_SECONDS)).output.decode(
+                "utf-8", "replace"
+            )
 
         image = f"{self.kind} {self.chosen.image} {os.environ.get('USER', '')}"
         choice = UploadChoice(self.chosen.runtime, image, ask=ask, size=PART_BYTES, subject=name)
         while True:
             await choice.prepare()
-            given = starting_input(build_archive(), msgspec.msgpack.encode(choice.configured(config)))
+            given = starting_input(
+                build_archive(), msgspec.msgpack.encode(choice.configured(config))
+            )
             ran = await self.boot(sandbox, python_line(BOOT, python=choice.python), given)
             try:
                 started = ready_in(ran.output.partition(MARK)[2])
                 break
             except NotReady as error:
-                failed = StartFailed(str(error), ran.errors, error=error.error, exit_code=ran.exit_code)
+                failed = StartFailed(
+                    str(error), ran.errors, error=error.error, exit_code=ran.exit_code
+                )
             if not choice.learn(failed):
                 raise choice.explained(failed)
         choice.remember()
         own = os.path.dirname(started.socket)
         if os.path.basename(own) != config.id:
-            raise EnvironmentUnavailable(f"{name}: the resident says that it is at {started.socket}")
-        return msgspec.structs.replace(started, place={"sandbox": sandbox.id, "name": name, **choice.place})
+            raise EnvironmentUnavailable(
+                f"{name}: the resident says that it is at {started.socket}"
+            )
+        return msgspec.structs.replace(
+            started, place={"sandbox": sandbox.id, "name": name, **choice.place}
+        )
 
     async def boot(self, sandbox: Any, line: str, given: bytes) -> Ran:
         """Runs the line that starts a resident, which detaches itself."""
@@ -331,10 +414,17 @@ class CloudBackend:
         return ran
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
-        """A stream to the resident. Raises ConnectionRefusedError, FileNotFoundError, Unreachable."""
+        """A stream to the resident.
+
+        Raises ConnectionRefusedError, FileNotFoundError, Unreachable.
+        """
         name, said = record.place["name"], b""
         try:
-            async with asyncio.timeout(ANSWER + SILENCE), self._mapped(record.id), AsyncExitStack() as opened:
+            async with (
+                asyncio.timeout(ANSWER + SILENCE),
+                self._mapped(record.id),
+                AsyncExitStack() as opened,
+            ):
                 api = await opened.enter_async_context(self.service())
                 sandbox = await api.find(record.place["sandbox"])
                 line = self._line(record, BRIDGE, record.socket, f"{SILENCE:.0f}")
@@ -349,12 +439,16 @@ class CloudBackend:
         except Gone as error:
             raise ConnectionRefusedError(f"{name} is gone: {error}") from error
         except TimeoutError:
-            raise Unreachable(f"{self.vendor}: {name} does not answer", environment=record.id) from None
+            raise Unreachable(
+                f"{self.vendor}: {name} does not answer", environment=record.id
+            ) from None
         if said == b"-":
             raise ConnectionRefusedError(f"no resident listens in {name}")
         if said == b"?":
             raise FileNotFoundError(f"{name} has no socket {record.socket}")
-        raise Unreachable(f"{self.vendor}: the bridge in {name} did not open", environment=record.id)
+        raise Unreachable(
+            f"{self.vendor}: the bridge in {name} did not open", environment=record.id
+        )
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the sandbox, or the resident's process there, has ended. Raises Unreachable."""
@@ -362,24 +456,35 @@ class CloudBackend:
         try:
             async with self._mapped(record.id), self.service() as api:
                 sandbox = await api.find(record.place["sandbox"])
-                ran = await sandbox.run(self._line(record, IS_ALIVE, str(record.pid), f"{age:.0f}"), b"", ANSWER)
+                ran = await sandbox.run(
+                    self._line(record, IS_ALIVE, str(record.pid), f"{age:.0f}"), b"", ANSWER
+                )
                 return ran.exit_code == ENDED_CODE
         except Gone:
             return True
 
     async def remove(self, record: EnvironmentRecord) -> str:
-        """Returns when the sandbox has ended; the vendor kills its processes. Raises Unreachable."""
+        """Returns when the sandbox has ended; the vendor kills its processes.
+
+        Raises Unreachable.
+        """
         name = record.place["name"]
         kept_for = record.id if self._is_persistent else None
         try:
-            async with asyncio.timeout(ENDING_SECONDS), self._mapped(record.id), self.service() as api:
+            async with (
+                asyncio.timeout(ENDING_SECONDS),
+                self._mapped(record.id),
+                self.service() as api,
+            ):
                 sandbox = await api.find(record.place["sandbox"])
                 check_own(record, name, (await sandbox.tags()).get(ID) == record.id)
                 await sandbox.end(kept_for)
         except Gone:
             return f"sandbox {name} was gone already"
         except TimeoutError:
-            raise Unreachable(f"{self.vendor}: {name} was not ended in time", environment=record.id) from None
+            raise Unreachable(
+                f"{self.vendor}: {name} was not ended in time", environment=record.id
+            ) from None
         return f"ended sandbox {name}" + ("; its files are kept" if kept_for else "")
 
     @classmethod
@@ -426,13 +531,16 @@ class CloudBackend:
                     f"{cls.vendor} refuses: {said}; check the options, and the credentials in {cls.credentials}",
                     environment=environment,
                 ) from error
-            raise Unreachable(f"{cls.vendor} does not answer as it should: {said}", environment=environment) from error
+            raise Unreachable(
+                f"{cls.vendor} does not answer as it should: {said}", environment=environment
+            ) from error
 
 
 async def _noticing_cancel(call: Awaitable[T]) -> T:
     """The result of a call, unless its caller was cancelled.
 
-    SDKs use `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that comes with the result.
+    SDKs use `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that comes with
+    the result.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0

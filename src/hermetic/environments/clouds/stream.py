@@ -1,4 +1,5 @@
-"""A stream to a resident in a vendor's sandbox, carried by an exec or a terminal of the vendor's SDK.
+"""A stream to a resident in a vendor's sandbox, carried by an exec or a terminal of the vendor's
+SDK.
 
 Those outlive a caller that was killed, and do not always end with a machine that was lost. So an
 idle stream sends empty messages, which the bridge answers. The bridge exits after some seconds
@@ -18,9 +19,9 @@ KEEPALIVE = SILENCE / 4  # seconds between two messages
 CLOSING_SECONDS = 10.0
 HEADER_BYTES = 4
 
-# Run there as `python3 -I -S -c BRIDGE SOCKET SILENCE`: connects a resident's socket to its own input
-# and output. The first byte of that is "+" once it is connected, "-" where the resident is gone, "?"
-# where its socket is. Then both are messages, each with its length in front.
+# Run there as `python3 -I -S -c BRIDGE SOCKET SILENCE`: connects a resident's socket to its own
+# input and output. The first byte of that is "+" once it is connected, "-" where the resident is
+# gone, "?" where its socket is. Then both are messages, each with its length in front.
 BRIDGE = """\
 import _signal, os, select, socket, sys
 silence = int(sys.argv[2])
@@ -89,7 +90,9 @@ async def answer_after(carrier: Carrier, mark: bytes) -> tuple[bytes, bytes]:
     return b"", b""
 
 
-def carried(carrier: Carrier, on_close: Callable[[], Awaitable[object]], came: bytes = b"") -> socket.socket:
+def carried(
+    carrier: Carrier, on_close: Callable[[], Awaitable[object]], came: bytes = b""
+) -> socket.socket:
     """A non-blocking stream to a bridge that is connected, and of which some bytes came already.
 
     Closing it closes the carrier, then calls `on_close`.
@@ -107,7 +110,11 @@ class _Pump:
     """Both directions of one stream, and its keep-alive messages."""
 
     def __init__(
-        self, carrier: Carrier, end: socket.socket, on_close: Callable[[], Awaitable[object]], came: bytes
+        self,
+        carrier: Carrier,
+        end: socket.socket,
+        on_close: Callable[[], Awaitable[object]],
+        came: bytes,
     ) -> None:
         self._carrier, self._end, self._on_close, self._came = carrier, end, on_close, came
         self._writing = asyncio.Lock()
@@ -120,7 +127,8 @@ class _Pump:
         finally:
             for task in tasks:
                 task.cancel()
-            # All have ended before the descriptor is closed: its number may be another stream's next.
+            # All have ended before the descriptor is closed: its number may be another stream's
+            # next.
             await asyncio.gather(*tasks, return_exceptions=True)
             self._end.close()
             try:
@@ -155,6 +163,7 @@ class _Pump:
 
 
 async def _ended(ending: Callable[[], Awaitable[object]]) -> None:
-    with contextlib.suppress(Exception):  # whatever an SDK raises; the bridge ends by its silence then
+    # whatever an SDK raises; the bridge ends by its silence then
+    with contextlib.suppress(Exception):
         async with asyncio.timeout(CLOSING_SECONDS):
             await ending()

@@ -32,7 +32,8 @@ from hermetic.environments.profile import (
 from hermetic.environments.runtime.choice import Mount
 
 MIB = 1 << 20
-# Capabilities of root inside, for installing packages. A user of a container with host mounts has none.
+# Capabilities of root inside, for installing packages. A user of a container with host mounts has
+# none.
 ROOT_CAPABILITIES = ("DAC_OVERRIDE", "CHOWN", "FOWNER", "SETUID", "SETGID")
 LABEL = "hermetic"
 LEAST_INODES, BYTES_PER_INODE = 4096, 4096  # of file systems in memory; podman takes no such limit
@@ -42,14 +43,17 @@ BLACKHOLES = "blackhole routes"  # a name in `without`: no blackhole routes
 class ContainerPlan:
     """The plan of a container: mounts, user, limits, and the arguments that follow."""
 
-    def __init__(self, options: ContainerOptions, *, id: str, directory: str, spool: str | None) -> None:
+    def __init__(
+        self, options: ContainerOptions, *, id: str, directory: str, spool: str | None
+    ) -> None:
         self.options = options
         self.id = id
         self.directory = directory
         self.volumes = [read_volume(text) for text in options.volumes]
         self.kept = data_root() / id if options.persistent else None
         self.shown = ProfileMounts()  # of a profile; set by `resolve_profile`
-        self.attempt = 1  # counts containers whose resident was ready; one that was given up leaves its socket
+        # counts containers whose resident was ready; one that was given up leaves its socket
+        self.attempt = 1
         self.runtime: Sequence[Mount] = ()  # mounts of the portable runtime
         self.mounts_cwd = False  # the image has no such directory, and its user cannot make one
         self._temporary = Path(spool or directory)
@@ -59,7 +63,9 @@ class ContainerPlan:
 
     @property
     def socket_directory(self) -> Path:
-        """The only part of the environment's directory that is mounted inside, read-only: it holds the socket."""
+        """The only part of the environment's directory that is mounted inside, read-only: it holds
+        the socket.
+        """
         return Path(self.directory, "c" * self.attempt)
 
     @property
@@ -82,13 +88,19 @@ class ContainerPlan:
     @property
     def limits(self) -> set[str]:
         """The names of options that set a limit."""
-        return {name for name in ("cpu", "memory_bytes", "pids", "disk_bytes") if getattr(self.options, name)}
+        return {
+            name
+            for name in ("cpu", "memory_bytes", "pids", "disk_bytes")
+            if getattr(self.options, name)
+        }
 
     @property
     def mounts_host(self) -> bool:
         """True when directories of this machine are wanted inside, writable or not."""
         options = self.options
-        return bool(options.persistent or options.host_cwd or any(volume.is_path for volume in self.volumes))
+        return bool(
+            options.persistent or options.host_cwd or any(volume.is_path for volume in self.volumes)
+        )
 
     @property
     def lasting(self) -> tuple[str, ...]:
@@ -107,13 +119,18 @@ class ContainerPlan:
 
     @property
     def blackholes(self) -> tuple[str, ...]:
-        """Blackhole routes of the resident: cloud metadata and, unless the network was chosen by name, neighbours.
+        """Blackhole routes of the resident: cloud metadata and, unless the network was chosen by
+        name, neighbours.
 
         Only root in the container's own network namespace can set them.
         """
         network, extra = self.options.network, self.options.extra_args
-        is_own = network is True or (network is not False and network != "host" and ":" not in network)
-        if not (is_own and self.keeps_rights) or any(word.startswith(("--net", "--priv")) for word in extra):
+        is_own = network is True or (
+            network is not False and network != "host" and ":" not in network
+        )
+        if not (is_own and self.keeps_rights) or any(
+            word.startswith(("--net", "--priv")) for word in extra
+        ):
             return ()
         return ("metadata", "neighbours") if network is True else ("metadata",)
 
@@ -121,15 +138,22 @@ class ContainerPlan:
         """Makes the directories that are mounted. Raises ConfigError for a missing source."""
         for volume in self.volumes:
             if volume.is_path and not os.path.exists(volume.source):
-                raise ConfigError(f"{volume.source} does not exist; make it before it is mounted", setting="volumes")
+                raise ConfigError(
+                    f"{volume.source} does not exist; make it before it is mounted",
+                    setting="volumes",
+                )
         if self.options.host_cwd is not None and not os.path.isdir(self.options.host_cwd):
-            raise ConfigError(f"host_cwd {self.options.host_cwd!r} is no directory; give one", setting="host_cwd")
+            raise ConfigError(
+                f"host_cwd {self.options.host_cwd!r} is no directory; give one", setting="host_cwd"
+            )
         for volume in self._own_mounts():
             self._make_own(Path(volume.source))
         self.make_socket_directory()
 
     def make_socket_directory(self) -> None:
-        """The container's user may have any uid; the parent directory is closed to all but the opener."""
+        """The container's user may have any uid; the parent directory is closed to all but the
+        opener.
+        """
         self.socket_directory.mkdir()
         self.socket_directory.chmod(0o755)
 
@@ -153,7 +177,9 @@ class ContainerPlan:
     def made(self) -> tuple[str, ...]:
         """Notes on directories that were made for the container's user."""
         own = [] if self.kept is not None else [volume.target for volume in self._own_mounts()]
-        return tuple(f"{path} was made for user {self.user}, and goes with the environment" for path in own)
+        return tuple(
+            f"{path} was made for user {self.user}, and goes with the environment" for path in own
+        )
 
     def resolve_profile(self) -> None:
         """Resolves the profile's mounts. Raises ConfigError for a link out of the profile."""
@@ -180,9 +206,12 @@ class ContainerPlan:
         if self.mounts_cwd:
             yield Volume(str(self._temporary / "cwd"), str(self.options.cwd), ())
 
-    def arguments(self, name: str, *, without: Collection[str], sees_host: bool, is_podman: bool) -> list[str]:
+    def arguments(
+        self, name: str, *, without: Collection[str], sees_host: bool, is_podman: bool
+    ) -> list[str]:
         """The arguments between `run` and the image's name; limits in `without` are left out."""
-        # The resident makes a cwd that is missing, as its own user; the engine would make it as root.
+        # The resident makes a cwd that is missing, as its own user; the engine would make it as
+        # root.
         words = ["--rm", "--name", name, "--log-driver", "none", "--workdir", "/"]
         words += [
             *self._labels(),
@@ -230,7 +259,9 @@ class ContainerPlan:
                 yield from ("--mount", _bind(volume.source, volume.target))
             else:
                 yield from ("--tmpfs", f"{volume.target}:rw,nosuid,nodev,exec,mode=1777")
-        if self.options.host_cwd is not None and WORKSPACE not in {volume.target for volume in self.volumes}:
+        if self.options.host_cwd is not None and WORKSPACE not in {
+            volume.target for volume in self.volumes
+        }:
             yield from ("--mount", _bind(self.options.host_cwd, WORKSPACE))
         for text in self.options.volumes:
             yield from ("--volume", text)
@@ -238,7 +269,9 @@ class ContainerPlan:
             yield from ("--mount", f"{_bind(source, f'{HOME}/{INSIDE}/{path}')},readonly")
 
     def _in_memory(self) -> Iterator[tuple[str, int, str]]:
-        """Directories in memory, together below a quarter of the memory limit, so that filling them kills nothing."""
+        """Directories in memory, together below a quarter of the memory limit, so that filling them
+        kills nothing.
+        """
         memory = self.options.memory_bytes or 1 << 62
         yield "/tmp", min(512 * MIB, memory // 8), "exec,mode=1777"
         yield "/run", min(64 * MIB, memory // 32), "noexec,mode=0755"

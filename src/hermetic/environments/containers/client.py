@@ -28,23 +28,44 @@ HANGS = "the engine does not answer; restart it, then try again"
 DOCKER_SOCKET = "/var/run/docker.sock"
 
 # Which program is the client, by kind: the first that is set, then the first that is found.
-SETTINGS = {"docker": ("HERMETIC_DOCKER_BINARY", "HERMES_DOCKER_BINARY"), "podman": ("HERMETIC_PODMAN_BINARY",)}
+SETTINGS = {
+    "docker": ("HERMETIC_DOCKER_BINARY", "HERMES_DOCKER_BINARY"),
+    "podman": ("HERMETIC_PODMAN_BINARY",),
+}
 PROGRAMS = {
-    "docker": ("docker", "podman", "/usr/local/bin/docker", "/opt/homebrew/bin/docker",
-               "/Applications/Docker.app/Contents/Resources/bin/docker"),
+    "docker": (
+        "docker",
+        "podman",
+        "/usr/local/bin/docker",
+        "/opt/homebrew/bin/docker",
+        "/Applications/Docker.app/Contents/Resources/bin/docker",
+    ),
     "podman": ("podman",),
-}  # fmt: skip
+}
 
 # Variables by which the client finds the engine.
 _PREFIXES = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "STORAGE_", "XDG_")
-_NAMES = ("HOME", "TMPDIR", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "REGISTRY_AUTH_FILE", "HTTP_PROXY",
-          "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")  # fmt: skip
-# Those of them that name the engine itself; a later client of the same container needs the same values.
+_NAMES = (
+    "HOME",
+    "TMPDIR",
+    "SSH_AUTH_SOCK",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "REGISTRY_AUTH_FILE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+)
+# Those of them that name the engine itself; a later client of the same container needs the same
+# values.
 _WHICH_ENGINE = ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST", "CONTAINER_CONNECTION")
 
 
-# Runs a client in the directory $1 (podman leaves a file in its own when memory runs out). If it fails, removes
-# the container $2, since the caller may have been killed. On SIGTERM the shell waits for the client.
+# Runs a client in the directory $1 (podman leaves a file in its own when memory runs out). If it
+# fails, removes the container $2, since the caller may have been killed. On SIGTERM the shell waits
+# for the client.
 _RUN_OR_REMOVE = """\
 trap : TERM; cd -- "$1" || exit; name=$2; shift 2
 "$@" && exit
@@ -92,15 +113,22 @@ class EngineClient:
     @property
     def place(self) -> dict[str, str]:
         """Fields of a record by which another process finds the same engine."""
-        return {"client": self.program, **{name: self.environ[name] for name in _WHICH_ENGINE if name in self.environ}}
+        return {
+            "client": self.program,
+            **{name: self.environ[name] for name in _WHICH_ENGINE if name in self.environ},
+        }
 
     def is_elsewhere(self) -> bool:
-        """True when the engine is known to run on another machine, which sees neither our files nor our sockets."""
+        """True when the engine is known to run on another machine, which sees neither our files nor
+        our sockets.
+        """
         setting = self.environ.get("CONTAINER_HOST" if self.is_podman else "DOCKER_HOST", "")
         return bool(setting) and not setting.startswith(("unix://", "fd://", "/"))
 
     def run_argv(self, directory: str, container: str, words: Sequence[str]) -> list[str]:
-        """The client with these arguments, in a script that removes the container if the client fails."""
+        """The client with these arguments, in a script that removes the container if the client
+        fails.
+        """
         script = _RUN_OR_REMOVE.format(removal=" ".join(self._removal))
         return ["/bin/sh", "-c", script, "sh", directory, container, self.program, *words]
 
@@ -109,7 +137,10 @@ class EngineClient:
         return ("rm", "--force", "--time", "0", "--ignore") if self.is_podman else ("rm", "-f")
 
     async def run(self, *words: str, seconds: float = ANSWER_SECONDS) -> ClientResult:
-        """Runs the client to its end. Raises EnvironmentUnavailable when it does not get there in time."""
+        """Runs the client to its end.
+
+        Raises EnvironmentUnavailable when it does not get there in time.
+        """
         with ExitStack() as opened:
             output, errors = memory_file(opened, "output"), memory_file(opened, "errors")
             null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -123,11 +154,15 @@ class EngineClient:
                 said = os.pread(output, MOST_OUTPUT, 0).decode("utf-8", "replace").strip()
                 return ClientResult(code, said, stderr_text(errors))
             except TimeoutError:
-                raise EngineHangs(f"`{self.program} {words[0]}` did not end within {seconds:g} s: {HANGS}") from None
+                raise EngineHangs(
+                    f"`{self.program} {words[0]}` did not end within {seconds:g} s: {HANGS}"
+                ) from None
             except OSError as error:
                 if is_scarce(error):
                     raise
-                raise EnvironmentUnavailable(f"{self.program} cannot be run: {error.strerror}; repair it") from error
+                raise EnvironmentUnavailable(
+                    f"{self.program} cannot be run: {error.strerror}; repair it"
+                ) from error
             finally:
                 if pid is not None:
                     end(pid)
@@ -144,7 +179,9 @@ class EngineClient:
             if not await self.state(container):
                 return
             if time.time() - began > REMOVAL_SECONDS:
-                raise EnvironmentUnavailable(f"container {container} cannot be removed: {answer.errors}")
+                raise EnvironmentUnavailable(
+                    f"container {container} cannot be removed: {answer.errors}"
+                )
             # Another removal is in progress: wait for the engine's event, then retry.
             await self._wait_for_removal(container, since=began)
 
@@ -156,7 +193,15 @@ class EngineClient:
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         pid: int | None = None
         try:
-            words = [self.program, "events", *between, "--filter", f"container={container}", "--filter", told]
+            words = [
+                self.program,
+                "events",
+                *between,
+                "--filter",
+                f"container={container}",
+                "--filter",
+                told,
+            ]
             pid = spawn(words, null, theirs, null, self.environ)
             os.close(theirs)
             with contextlib.suppress(TimeoutError):
@@ -169,9 +214,14 @@ class EngineClient:
             os.close(null)
 
     async def state(self, container: str) -> str:
-        """The state of a container: running, paused, exited …; "" if there is none. Raises Unreachable."""
+        """The state of a container: running, paused, exited …; "" if there is none.
+
+        Raises Unreachable.
+        """
         # One request: between a list and an inspection the container can go.
-        listed = await self._output("ps", "--all", "--filter", f"name=^/?{container}$", "--format", "{{json .}}")
+        listed = await self._output(
+            "ps", "--all", "--filter", f"name=^/?{container}$", "--format", "{{json .}}"
+        )
         found = msgspec.json.decode(listed or "[]")  # an object of docker, a list of podman
         entry = found[0] if isinstance(found, list) and found else found or {}
         return str(entry.get("State", ""))
@@ -193,7 +243,11 @@ class EngineClient:
 
     async def diagnosis(self) -> "Diagnosis | None":
         """The same in its parts."""
-        words = ("version", "--format", f"{{{{.{'Client' if self.is_podman else 'Server'}.Version}}}}")
+        words = (
+            "version",
+            "--format",
+            f"{{{{.{'Client' if self.is_podman else 'Server'}.Version}}}}",
+        )
         try:
             answer = await self.run(*words, seconds=ANSWER_SECONDS)
         except EnvironmentUnavailable as error:
@@ -204,7 +258,9 @@ class EngineClient:
             said, hangs = answer.errors or answer.output or f"exit code {answer.code}", False
         if closed := self._closed_socket():
             problem = f"you may not use {self.program}: {closed} is closed to your user"
-            return Diagnosis(problem, "join the group that owns it (usually docker), then log in again", said)
+            return Diagnosis(
+                problem, "join the group that owns it (usually docker), then log in again", said
+            )
         advice = "restart it, or set DOCKER_HOST" if hangs else "start it, or set DOCKER_HOST"
         return Diagnosis(f"the engine behind {self.program} does not answer", advice, said)
 
@@ -219,7 +275,9 @@ class EngineClient:
         return await self._image(image, "{{.Id}}")
 
     async def image_architecture(self, image: str) -> str:
-        """The architecture that an image is for, such as amd64; empty if the engine does not know it."""
+        """The architecture that an image is for, such as amd64; empty if the engine does not know
+        it.
+        """
         return await self._image(image, "{{.Architecture}}")
 
     async def image_variable(self, image: str, name: str) -> str:
@@ -232,7 +290,9 @@ class EngineClient:
         return answer.output if answer.code == 0 else ""
 
     async def lacking_limits(self) -> set[str]:
-        """Which of the options cpu, memory_bytes and pids this engine cannot set limits for on its kernel."""
+        """Which of the options cpu, memory_bytes and pids this engine cannot set limits for on its
+        kernel.
+        """
         answer = await self.run("info", "--format", "{{json .}}")
         try:
             facts = msgspec.json.decode(answer.output)
@@ -249,7 +309,11 @@ def _docker_lacks(facts: Mapping[str, Any]) -> set[str]:
 def _podman_lacks(facts: Mapping[str, Any]) -> set[str]:
     controllers = facts.get("host", {}).get("cgroupControllers")
     wanted = {"cpu": "cpu", "memory_bytes": "memory", "pids": "pids"}
-    return {option for option, name in wanted.items() if controllers is not None and name not in controllers}
+    return {
+        option
+        for option, name in wanted.items()
+        if controllers is not None and name not in controllers
+    }
 
 
 async def _readable(fd: int) -> None:
@@ -270,13 +334,21 @@ def _exit_code(pid: int) -> int:
 
 def find_client(kind: str) -> EngineClient:
     """The client for a kind. Raises NotInstalled."""
-    environ = {name: value for name, value in os.environ.items() if name.startswith(_PREFIXES) or name in _NAMES}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_PREFIXES) or name in _NAMES
+    }
     for setting in SETTINGS[kind]:
         if chosen := os.environ.get(setting):
             if not os.path.isfile(chosen):
-                raise NotInstalled(f"{setting}={chosen} does not exist", "set it to the engine's client")
+                raise NotInstalled(
+                    f"{setting}={chosen} does not exist", "set it to the engine's client"
+                )
             if not os.access(chosen, os.X_OK):
-                raise NotInstalled(f"{setting}={chosen} is no program that may be run", "chmod +x it")
+                raise NotInstalled(
+                    f"{setting}={chosen} is no program that may be run", "chmod +x it"
+                )
             return EngineClient(os.path.abspath(chosen), environ)
     for name in PROGRAMS[kind]:
         if found := shutil.which(name):
@@ -286,7 +358,10 @@ def find_client(kind: str) -> EngineClient:
 
 
 def client_of(kind: str, place: Mapping[str, str]) -> EngineClient:
-    """The client for the engine of a record, whatever the variables are now. Raises EnvironmentUnavailable."""
+    """The client for the engine of a record, whatever the variables are now.
+
+    Raises EnvironmentUnavailable.
+    """
     now = find_client(kind)
     others = {name: value for name, value in now.environ.items() if name not in _WHICH_ENGINE}
     chosen = {name: place[name] for name in _WHICH_ENGINE if name in place}
@@ -299,7 +374,9 @@ NAME = "hermetic-"  # a container's name is this, its environment's id, and some
 async def remove_abandoned(client: EngineClient, root: str, abandoned: Abandoned) -> list[str]:
     """Removes the containers made for a runtime directory that no record knows; their names."""
     wanted = f"label={LABEL}.runtime={runtime_label(Path(root))}"
-    answer = await client.run("ps", "--all", "--no-trunc", "--filter", wanted, "--format", "{{.Names}}")
+    answer = await client.run(
+        "ps", "--all", "--no-trunc", "--filter", wanted, "--format", "{{.Names}}"
+    )
     if answer.code != 0:
         raise EnvironmentUnavailable(f"the containers cannot be listed: {answer.errors}")
     removed = []
@@ -313,15 +390,21 @@ async def remove_abandoned(client: EngineClient, root: str, abandoned: Abandoned
 
 async def written_bytes(client: EngineClient, container: str) -> int:
     """Size of the files written in a container. Raises EnvironmentUnavailable."""
-    answer = await client.run("inspect", "--size", "--type", "container", "--format", "{{.SizeRw}}", container)
+    answer = await client.run(
+        "inspect", "--size", "--type", "container", "--format", "{{.SizeRw}}", container
+    )
     if answer.code != 0 or not answer.output.isdigit():
-        raise EnvironmentUnavailable(f"container {container} tells no size: {answer.errors or answer.output}")
+        raise EnvironmentUnavailable(
+            f"container {container} tells no size: {answer.errors or answer.output}"
+        )
     return int(answer.output)
 
 
 @contextmanager
 def no_new_pause(environ: Mapping[str, str]) -> Iterator[None]:
-    """Ends a pause process that began in the block, unless containers or other clients share its namespace."""
+    """Ends a pause process that began in the block, unless containers or other clients share its
+    namespace.
+    """
     files = [] if os.geteuid() == 0 else _pid_files(environ)
     before = {file: _pid(file) for file in files}
     try:
@@ -338,7 +421,12 @@ def no_new_pause(environ: Mapping[str, str]) -> Iterator[None]:
 def _pid_files(environ: Mapping[str, str]) -> list[Path]:
     """Possible pid files of podman's pause process."""
     uid = os.geteuid()
-    homes = [environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{uid}", f"/tmp/podman-run-{uid}", f"/tmp/run-{uid}"]
+    homes = [
+        environ.get("XDG_RUNTIME_DIR", ""),
+        f"/run/user/{uid}",
+        f"/tmp/podman-run-{uid}",
+        f"/tmp/run-{uid}",
+    ]
     return [Path(home, "libpod", "tmp", "pause.pid") for home in dict.fromkeys(filter(None, homes))]
 
 

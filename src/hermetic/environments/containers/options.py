@@ -26,7 +26,20 @@ HOST = f"{RESIDENT}/host"  # read-only: the socket that callers on this machine 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?::[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
-_MOUNT_WORDS = {"ro", "rw", "z", "Z", "U", "exec", "noexec", "nosuid", "nodev", "nocopy", "cached", "delegated"}
+_MOUNT_WORDS = {
+    "ro",
+    "rw",
+    "z",
+    "Z",
+    "U",
+    "exec",
+    "noexec",
+    "nosuid",
+    "nodev",
+    "nocopy",
+    "cached",
+    "delegated",
+}
 _TAKEN = ("/", "/proc", "/sys", "/dev", "/run", RESIDENT)  # paths that a volume must not hide
 
 Limit = Annotated[int, msgspec.Meta(ge=0)]
@@ -40,17 +53,22 @@ class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     cpu: Annotated[float, msgspec.Meta(ge=0)] = 1.0  # cores; 0: no limit
     memory_bytes: Limit = 5 * GIB  # 0: no limit
     pids: Limit = 256  # processes and threads; 0: no limit
-    disk_bytes: Limit = 0  # of the container's own files, where the engine's storage driver can; 0: no limit
+    # of the container's own files, where the engine's storage driver can; 0: no limit
+    disk_bytes: Limit = 0
     network: bool | str = True  # False: none; text: the name of one of the engine's networks
-    volumes: tuple[str, ...] = ()  # "HOST:PLACE" or "HOST:PLACE:ro"; HOST is a path or the name of a volume
+    # "HOST:PLACE" or "HOST:PLACE:ro"; HOST is a path or the name of a volume
+    volumes: tuple[str, ...] = ()
     env: dict[str, str | bool | int | float] = {}
-    forward_env: tuple[str, ...] = ()  # names of variables that are passed on: the opener's, else of the env file
+    # names of variables that are passed on: the opener's, else of the env file
+    forward_env: tuple[str, ...] = ()
     user: str | None = None  # None: the caller's if host directories are mounted, else the image's
     persistent: bool = False  # /root and /workspace of a task outlive its containers
     host_cwd: str | None = None  # a directory of this machine that is mounted on /workspace
     credential_files: tuple[str, ...] = ()  # of the profile: shown read-only below /root/.hermetic
-    profile: str | None = None  # profile whose files and skills are mounted: a name, or an absolute path
-    runtime: str = "auto"  # whose Python and bash: "image", "portable", a portable runtime's path, or as needed
+    # profile whose files and skills are mounted: a name, or an absolute path
+    profile: str | None = None
+    # whose Python and bash: "image", "portable", a portable runtime's path, or as needed
+    runtime: str = "auto"
     extra_args: tuple[str, ...] = ()  # arguments for the engine's client, after all others
     lease: Annotated[float, msgspec.Meta(ge=LEAST_LEASE)] = LEASE
     unattended: Annotated[float, msgspec.Meta(ge=0)] = UNATTENDED
@@ -60,9 +78,20 @@ class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 # Options that identify a container: one that runs with other values of these is not reused.
 IDENTITY = (
-    "image", "cpu", "memory_bytes", "pids", "disk_bytes", "network", "volumes", "user", "persistent", "host_cwd",
-    "extra_args", "credential_files", "profile",
-)  # fmt: skip
+    "image",
+    "cpu",
+    "memory_bytes",
+    "pids",
+    "disk_bytes",
+    "network",
+    "volumes",
+    "user",
+    "persistent",
+    "host_cwd",
+    "extra_args",
+    "credential_files",
+    "profile",
+)
 
 
 # Flags of docker, podman and apptainer for the options that limit a container.
@@ -103,7 +132,9 @@ def read_container_options(kind: str, options: Mapping[str, Any]) -> ContainerOp
     _check_targets(volume.target for volume in volumes)
     _check_network(given.network)
     if given.user is not None and not _USER.fullmatch(given.user):
-        raise ConfigError(f"user {given.user!r} is no user; give a name, a number, or UID:GID", setting="user")
+        raise ConfigError(
+            f"user {given.user!r} is no user; give a name, a number, or UID:GID", setting="user"
+        )
     profile = select_profile(given.profile, given.credential_files)
     return msgspec.structs.replace(
         given,
@@ -112,7 +143,9 @@ def read_container_options(kind: str, options: Mapping[str, Any]) -> ContainerOp
         cwd=_whole_cwd(given),
         env=_as_text(given.env),
         forward_env=_names(given.forward_env),
-        volumes=tuple(":".join(filter(None, (one.source, one.target, ",".join(one.words)))) for one in volumes),
+        volumes=tuple(
+            ":".join(filter(None, (one.source, one.target, ",".join(one.words)))) for one in volumes
+        ),
         host_cwd=None if given.host_cwd is None else _project(given.host_cwd),
     )
 
@@ -121,7 +154,12 @@ def read_volume(text: str) -> Volume:
     """A volume by its parts. Raises ConfigError."""
     source, *rest = text.split(":")
     words = tuple(filter(None, rest[1].split(","))) if len(rest) == 2 else ()
-    if not source or len(rest) not in (1, 2) or not rest[0].startswith("/") or set(words) - _MOUNT_WORDS:
+    if (
+        not source
+        or len(rest) not in (1, 2)
+        or not rest[0].startswith("/")
+        or set(words) - _MOUNT_WORDS
+    ):
         raise ConfigError(
             f"volume {text!r} cannot be mounted; write HOST:PLACE or HOST:PLACE:ro, PLACE as a whole path inside",
             setting="volumes",
@@ -129,10 +167,13 @@ def read_volume(text: str) -> Volume:
     if source.startswith(("/", "~", ".")):
         source = os.path.realpath(os.path.expanduser(source))  # links are resolved
         if ":" in source:
-            raise ConfigError(f"volume {text!r} leads to {source}, whose colon no engine takes", setting="volumes")
+            raise ConfigError(
+                f"volume {text!r} leads to {source}, whose colon no engine takes", setting="volumes"
+            )
     elif not _NAME.fullmatch(source):
         raise ConfigError(
-            f"volume {text!r}: {source!r} is neither a path (/…, ~/…, ./…) nor the name of a volume", setting="volumes"
+            f"volume {text!r}: {source!r} is neither a path (/…, ~/…, ./…) nor the name of a volume",
+            setting="volumes",
         )
     return Volume(source, posixpath.normpath(rest[0]), words)
 
@@ -141,16 +182,22 @@ def _check_image(kind: str, image: str) -> None:
     if not image:
         raise MissingOption(kind, "image", "python:3.12")
     if image.startswith("-") or any(char.isspace() or char == "\0" for char in image):
-        raise ConfigError(f"image {image!r} is no name of an image; give one such as python:3.12", setting="image")
+        raise ConfigError(
+            f"image {image!r} is no name of an image; give one such as python:3.12", setting="image"
+        )
 
 
 def _check_targets(targets: Iterable[str]) -> None:
     seen: set[str] = set()
     for target in targets:
         if target in _TAKEN or target.startswith(RESIDENT + "/"):
-            raise ConfigError(f"nothing can be mounted on {target}; choose another path for it", setting="volumes")
+            raise ConfigError(
+                f"nothing can be mounted on {target}; choose another path for it", setting="volumes"
+            )
         if target in seen:
-            raise ConfigError(f"two volumes are mounted on {target}; leave one out", setting="volumes")
+            raise ConfigError(
+                f"two volumes are mounted on {target}; leave one out", setting="volumes"
+            )
         seen.add(target)
 
 
@@ -169,13 +216,18 @@ def _whole_cwd(given: ContainerOptions) -> str:
     cwd = given.cwd or (HOME if given.host_cwd is None else WORKSPACE)
     cwd = HOME + cwd[1:] if cwd == "~" or cwd.startswith("~/") else cwd
     if not cwd.startswith("/") or "\0" in cwd:
-        raise ConfigError(f"cwd {cwd!r} must be a whole path inside the container, such as {HOME}", setting="cwd")
+        raise ConfigError(
+            f"cwd {cwd!r} must be a whole path inside the container, such as {HOME}", setting="cwd"
+        )
     return posixpath.normpath(cwd)
 
 
 def _as_text(env: Mapping[str, str | bool | int | float]) -> dict[str, str | bool | int | float]:
     """Every value as text, by name; True is `true`."""
-    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in env.items()}
+    texts = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in env.items()
+    }
     if fault := fault_of(texts):
         raise ConfigError(fault, setting="env")
     return dict(sorted(texts.items()))
@@ -197,7 +249,9 @@ def _project(path: str) -> str:
     settings = settings_directory()
     private = [str(runtime_path()), *([str(settings)] if settings else [])]
     if fault := fault_of_shared(whole, private):
-        raise ConfigError(f"host_cwd {whole!r} {fault}; give the directory of one project", setting="host_cwd")
+        raise ConfigError(
+            f"host_cwd {whole!r} {fault}; give the directory of one project", setting="host_cwd"
+        )
     return whole
 
 
@@ -231,7 +285,9 @@ def read_env_file(profile: str | None) -> dict[str, str]:
 
 
 def _value(text: str) -> str:
-    """As a shell would take it, without expansions: quotes go, and so does a comment behind an unquoted value."""
+    """As a shell would take it, without expansions: quotes go, and so does a comment behind an
+    unquoted value.
+    """
     if text[:1] == "'" and (end := text.find("'", 1)) > 0:
         return text[1:end]
     if quoted := re.match(r'"((?:[^"\\]|\\.)*)"', text):

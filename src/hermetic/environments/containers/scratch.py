@@ -47,12 +47,18 @@ def warn_of_use(base: Path) -> None:
         least = "" if is_all else "at least "
         log.warning(
             "%s uses %s%.1f GB, more than %g; remove environments that are not needed (hermetic envs, hermetic rm), or "
-            "set HERMETIC_DISK_WARNING_GB", base, least, used / GIGABYTE, limit,
-        )  # fmt: skip
+            "set HERMETIC_DISK_WARNING_GB",
+            base,
+            least,
+            used / GIGABYTE,
+            limit,
+        )
 
 
 def disk_use(path: Path, seconds: float, most: float = float("inf")) -> tuple[int, bool]:
-    """Bytes on disk below `path`, and whether all was counted before the time was over or `most` was passed."""
+    """Bytes on disk below `path`, and whether all was counted before the time was over or `most`
+    was passed.
+    """
     deadline = time.monotonic() + seconds
     used, folders = 0, [str(path)]
     while folders:
@@ -86,5 +92,7 @@ def _limit() -> float:
             try:
                 return float(said)
             except ValueError:
-                raise ConfigError(f"{name}={said!r} is no number; set it to gigabytes", setting=name) from None
+                raise ConfigError(
+                    f"{name}={said!r} is no number; set it to gigabytes", setting=name
+                ) from None
     return WARN_ABOVE

@@ -53,11 +53,17 @@ def whole_name(image: str) -> str:
 
 
 async def find_sif(program: str, image: str) -> str:
-    """Path of an image that can be started, built if need be. Raises ConfigError, EnvironmentUnavailable."""
+    """Path of an image that can be started, built if need be.
+
+    Raises ConfigError, EnvironmentUnavailable.
+    """
     source = await asyncio.to_thread(_source, image)
     if source is None:
         return image
-    sif = image_cache() / f"{_readable(image)}-{hashlib.sha256(source.content.encode()).hexdigest()[:16]}.sif"
+    sif = (
+        image_cache()
+        / f"{_readable(image)}-{hashlib.sha256(source.content.encode()).hexdigest()[:16]}.sif"
+    )
     if not _is_there(sif):
         log.info("%s is not built yet; building it, or waiting for who does", image)
         async with locked(sif.with_suffix(".lock")) as lock:
@@ -92,7 +98,9 @@ def _is_startable(path: str) -> bool:
         with open(path, "rb") as file:
             head = file.read(2048)
     except OSError as error:
-        raise ConfigError(f"the image {path} cannot be read: {error.strerror}", setting="image") from error
+        raise ConfigError(
+            f"the image {path} cannot be read: {error.strerror}", setting="image"
+        ) from error
     return any(head.startswith(magic, offset) for offset, magic in MAGIC)
 
 
@@ -115,7 +123,10 @@ def _stamp(seen: os.stat_result) -> str:
 
 
 def _readable(image: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._]+", "-", image.rstrip("/").rpartition("/")[2])[-40:].strip("-.") or "image"
+    return (
+        re.sub(r"[^A-Za-z0-9._]+", "-", image.rstrip("/").rpartition("/")[2])[-40:].strip("-.")
+        or "image"
+    )
 
 
 async def _build(program: str, address: str, sif: Path, lock: int) -> None:
@@ -126,11 +137,23 @@ async def _build(program: str, address: str, sif: Path, lock: int) -> None:
     environ = {**os.environ, "APPTAINER_TMPDIR": str(work), "SINGULARITY_TMPDIR": str(work)}
     command = [program, "build", "--force", str(part), address]
     # In its own task: a cancel during the start would kill the shell and leave its children.
-    starting = asyncio.create_task(asyncio.create_subprocess_exec(
-        "/bin/sh", "-c", BUILDER, "sh", str(part), str(work), str(sif), *command,
-        stdin=lock, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=environ,
-        start_new_session=True,
-    ))  # fmt: skip
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            "/bin/sh",
+            "-c",
+            BUILDER,
+            "sh",
+            str(part),
+            str(work),
+            str(sif),
+            *command,
+            stdin=lock,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environ,
+            start_new_session=True,
+        )
+    )
     said: list[str] = []
     try:
         async with asyncio.timeout(BUILD):

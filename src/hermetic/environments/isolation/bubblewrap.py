@@ -46,18 +46,43 @@ def namespaces(program: str, *, network: bool) -> list[str]:
     """Arguments for new namespaces, no capabilities and a new session; mounts are separate."""
     apart = ["user", "pid", "ipc", "uts", *([] if network else ["net"])]
     arguments = [f"--unshare-{name}" for name in apart]
-    # The seccomp filter refuses nested namespaces too; a set-uid bwrap does not support this option.
-    if b"--disable-userns" in Path(program).read_bytes() and not os.stat(program).st_mode & stat.S_ISUID:
+    # The seccomp filter refuses nested namespaces too; a set-uid bwrap does not support this
+    # option.
+    if (
+        b"--disable-userns" in Path(program).read_bytes()
+        and not os.stat(program).st_mode & stat.S_ISUID
+    ):
         arguments.append("--disable-userns")
     # It dies with its watchdog, and the first process with it.
-    return [*arguments, "--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session", "--as-pid-1", "--die-with-parent",
-            "--clearenv", "--setenv", "LC_ALL", "C.UTF-8"]  # fmt: skip
+    return [
+        *arguments,
+        "--unshare-cgroup-try",
+        "--cap-drop",
+        "ALL",
+        "--new-session",
+        "--as-pid-1",
+        "--die-with-parent",
+        "--clearenv",
+        "--setenv",
+        "LC_ALL",
+        "C.UTF-8",
+    ]
 
 
 def with_read_only_devices(argv: Sequence[str], directory: str) -> list[str]:
-    """The same command in a mount namespace in which the empty `directory` is this machine's /dev, read-only."""
+    """The same command in a mount namespace in which the empty `directory` is this machine's /dev,
+    read-only.
+    """
     script = f'PATH={_SYSTEM_PATH}; mount -o rbind,ro /dev "$0" && exec "$@"'
-    return [shutil.which("unshare", path=_SYSTEM_PATH) or "unshare", "-m", "/bin/sh", "-c", script, directory, *argv]
+    return [
+        shutil.which("unshare", path=_SYSTEM_PATH) or "unshare",
+        "-m",
+        "/bin/sh",
+        "-c",
+        script,
+        directory,
+        *argv,
+    ]
 
 
 def may_mount() -> bool:

@@ -72,7 +72,8 @@ class _Tree:
         if mount is None or own is None:
             return None
         inside = Path(mount, own.lstrip("/"))
-        return inside if inside.is_dir() else Path(mount)  # the path may be one of another namespace
+        # the path may be one of another namespace
+        return inside if inside.is_dir() else Path(mount)
 
 
 def _make_unified(tree: _Tree, name: str, memory_bytes: int, pids: int) -> Cgroup | None:
@@ -93,7 +94,9 @@ def _make_unified(tree: _Tree, name: str, memory_bytes: int, pids: int) -> Cgrou
 
 
 def _parents(tree: _Tree) -> Iterator[Path]:
-    """A cgroup with processes of its own hands no limits down, so its neighbours come before its children."""
+    """A cgroup with processes of its own hands no limits down, so its neighbours come before its
+    children.
+    """
     own = tree.ours("")
     if own is not None:
         if own != Path(tree.mounts[""]):
@@ -167,14 +170,17 @@ def limits_besides(cgroup: Cgroup, *, memory_bytes: int, pids: int) -> ProcessLi
     if "memory" not in cgroup.limits:
         if program:
             argv.append(f"--data={memory_bytes}")
-            notes.append(f"no cgroup: memory is limited to {memory_bytes} bytes for each process, not for all together")
+            notes.append(
+                f"no cgroup: memory is limited to {memory_bytes} bytes for each process, not for all together"
+            )
         else:
             missing.append("memory_bytes")
     elif "swap" not in cgroup.limits:
         notes.append("swap is not limited: memory_bytes counts only what is in memory")
     if "pids" not in cgroup.limits:
         if program and os.geteuid() != 0 and _kernel() >= _COUNTS_BY_NAMESPACE:
-            argv.append(f"--nproc={pids}")  # set inside, it counts the processes of this user namespace alone
+            # set inside, it counts the processes of this user namespace alone
+            argv.append(f"--nproc={pids}")
         else:
             missing.append("pids")
     notes += [f"no cgroup can be made here, so that nothing enforces {name}" for name in missing]

@@ -1,4 +1,6 @@
-"""Paths of a workspace from which git outside takes its settings and hooks, besides the obvious ones."""
+"""Paths of a workspace from which git outside takes its settings and hooks, besides the obvious
+ones.
+"""
 
 import os
 import re
@@ -19,7 +21,9 @@ _PATH = re.compile(r"\s*(hookspath|fsmonitor|worktree|path)\s*=\s*(.*)", re.IGNO
 
 
 def indirections(workspace: str) -> list[str]:
-    """Relative paths in a workspace with a `.git` that git reads through it and through the user's own settings."""
+    """Relative paths in a workspace with a `.git` that git reads through it and through the user's
+    own settings.
+    """
     found, configs = [], []
     for directory, names in _repositories(os.path.join(workspace, ".git")):
         found += [os.path.join(directory, name) for name in names]
@@ -27,14 +31,27 @@ def indirections(workspace: str) -> list[str]:
     for config in (*configs, *_user_configs()) if configs else ():
         found += _named_in(config, workspace, [])
     inside = (os.path.relpath(path, workspace) + "/" * path.endswith("/") for path in found)
-    return list(dict.fromkeys(path for path in inside if path.rstrip("/") != "." and not path.startswith("..")))
+    return list(
+        dict.fromkeys(
+            path for path in inside if path.rstrip("/") != "." and not path.startswith("..")
+        )
+    )
 
 
 def _user_configs() -> list[str]:
     """Files with settings for every repository of this user."""
     xdg = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    named = [os.environ[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM") if os.environ.get(name)]
-    return ["/etc/gitconfig", os.path.join(xdg, "git", "config"), os.path.expanduser("~/.gitconfig"), *named]
+    named = [
+        os.environ[name]
+        for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")
+        if os.environ.get(name)
+    ]
+    return [
+        "/etc/gitconfig",
+        os.path.join(xdg, "git", "config"),
+        os.path.expanduser("~/.gitconfig"),
+        *named,
+    ]
 
 
 def _repositories(git: str) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -63,7 +80,9 @@ def _repositories(git: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _existing(pointer: str) -> Iterator[str]:
-    """The `.git` file of a working tree: git in that tree, or in one around it, goes where the file points."""
+    """The `.git` file of a working tree: git in that tree, or in one around it, goes where the file
+    points.
+    """
     if os.path.isfile(pointer):
         yield os.path.normpath(pointer)
 
@@ -73,12 +92,16 @@ def _pointed(file: str) -> str | None:
     text = _read(file)
     if not text.startswith("gitdir:"):
         return None
-    target = os.path.normpath(os.path.join(os.path.dirname(file), text.removeprefix("gitdir:").strip()))
+    target = os.path.normpath(
+        os.path.join(os.path.dirname(file), text.removeprefix("gitdir:").strip())
+    )
     return target if os.path.isdir(target) else None
 
 
 def _named_in(config: str, top: str, seen: list[str]) -> Iterator[str]:
-    """Hooks directories, monitors and included files that a git config names, and those that these name."""
+    """Hooks directories, monitors and included files that a git config names, and those that these
+    name.
+    """
     if config in seen or len(seen) >= MOST_INCLUDED:
         return
     seen.append(config)
@@ -88,7 +111,9 @@ def _named_in(config: str, top: str, seen: list[str]) -> Iterator[str]:
             section = match[1].lower()
             line = line.partition("]")[2]
         if match := _PATH.match(line):
-            settings.append((section, match[1].lower(), os.path.expanduser(match[2].strip().strip('"'))))
+            settings.append(
+                (section, match[1].lower(), os.path.expanduser(match[2].strip().strip('"')))
+            )
     beside = os.path.dirname(config)
     for section, name, path in settings:
         if (section, name) == ("core", "worktree"):  # of a submodule

@@ -13,7 +13,8 @@ INSIDE = "/run/hermetic/place"  # the resident's own directory, as it sees it
 SPOOL = "/run/hermetic/spool"
 
 SYSTEM = ("/usr", "/opt", "/nix/store", "/gnu/store")
-_MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # links into /usr on most systems
+# links into /usr on most systems
+_MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
 _HIDDEN_PROC = ("keys", "timer_list")  # files of /proc about the whole machine
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -32,27 +33,64 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     spool: str | None  # on this side
     memory_cgroup: str | None
     devices: str | None  # this machine's /dev once more, read-only
-    shown: Sequence[tuple[str, str]] = ()  # files and directories here → where they are seen, read-only
+    # files and directories here → where they are seen, read-only
+    shown: Sequence[tuple[str, str]] = ()
     memory_bytes: int  # what all file systems in memory have to fit into, with room to spare
 
 
 def mounts(view: View) -> list[str]:
-    """bwrap's arguments. Later ones cover earlier ones, so the system comes first and the workspace last."""
+    """bwrap's arguments.
+
+    Later ones cover earlier ones, so the system comes first and the workspace last.
+    """
     quarter = view.memory_bytes // 4
     arguments = [
-        *_system(), *settings(view.settings, network=view.network),
-        "--proc", "/proc", *_kept_from_root(), "--dev", "/dev", *_devices(view.devices),
-        "--size", str(quarter // 2), "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
-        "--size", str(quarter), "--perms", "1777", "--tmpfs", "/tmp", "--dir", "/var",
-        "--symlink", "/tmp", "/var/tmp", "--symlink", "/run", "/var/run",
-    ]  # fmt: skip
+        *_system(),
+        *settings(view.settings, network=view.network),
+        "--proc",
+        "/proc",
+        *_kept_from_root(),
+        "--dev",
+        "/dev",
+        *_devices(view.devices),
+        "--size",
+        str(quarter // 2),
+        "--perms",
+        "1777",
+        "--tmpfs",
+        "/dev/shm",
+        "--remount-ro",
+        "/dev",
+        "--size",
+        str(quarter),
+        "--perms",
+        "1777",
+        "--tmpfs",
+        "/tmp",
+        "--dir",
+        "/var",
+        "--symlink",
+        "/tmp",
+        "/var/tmp",
+        "--symlink",
+        "/run",
+        "/var/run",
+    ]
     for home in dict.fromkeys((view.home, *(home for home in homes() if home.startswith(SYSTEM)))):
         arguments += ["--size", str(quarter), "--perms", "0700", "--tmpfs", home]
     for path in view.readable:
         arguments += ["--ro-bind", path, path]
     for path, target in view.shown:
         arguments += ["--ro-bind", path, target]
-    arguments += ["--bind", view.workspace, view.workspace, *view.guards, "--bind", view.place, INSIDE]
+    arguments += [
+        "--bind",
+        view.workspace,
+        view.workspace,
+        *view.guards,
+        "--bind",
+        view.place,
+        INSIDE,
+    ]
     if view.spool is not None:
         arguments += ["--bind", view.spool, SPOOL]
     if view.memory_cgroup is not None:
@@ -69,7 +107,9 @@ def _system() -> Iterator[str]:
 
 
 def _kept_from_root() -> Iterator[str]:
-    """Protects /proc from commands of real root, which owns its files and could change the whole machine."""
+    """Protects /proc from commands of real root, which owns its files and could change the whole
+    machine.
+    """
     if os.geteuid() == 0:
         for name in _HIDDEN_PROC:
             if os.path.exists(f"/proc/{name}"):
@@ -91,9 +131,11 @@ def _where_looked_for(cgroup: str) -> str:
 
 
 def interpreter(shown: Iterable[str]) -> tuple[str, str | None]:
-    """A Python that the resident's compiled modules fit, and the directory that has to be shown for it, if any.
+    """A Python that the resident's compiled modules fit, and the directory that has to be shown for
+    it, if any.
 
-    Ours where the sandbox shows it anyway; the system's of the same version; else ours with its installation.
+    Ours where the sandbox shows it anyway; the system's of the same version; else ours with its
+    installation.
     """
     own = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
     visible = tuple(f"{path.rstrip('/')}/" for path in (*SYSTEM, *_MERGED, *shown))
@@ -105,22 +147,78 @@ def interpreter(shown: Iterable[str]) -> tuple[str, str | None]:
     return own, os.path.realpath(sys.base_prefix)
 
 
-_SETTINGS = frozenset({
-    "alternatives", "bash.bashrc", "bashrc", "crypto-policies", "debian_version", "fonts", "gai.conf", "gitattributes",
-    "gitconfig", "group", "host.conf", "hosts", "inputrc", "issue", "localtime", "login.defs", "mailcap",
-    "manpath.config", "mime.types", "mtab", "nanorc", "networks", "nsswitch.conf", "passwd", "perl", "profile",
-    "profile.d", "protocols", "rpc", "services", "shells", "skel", "terminfo", "timezone", "vim", "vimrc", "wgetrc",
-    "xdg",
-})  # fmt: skip
-_SETTINGS_BEGIN = ("bash_completion", "ca-certificates", "java", "ld.so.", "locale", "magic", "os-", "python")
-_DEEPER = ("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem",
-           "/etc/pki/ca-trust")  # fmt: skip
+_SETTINGS = frozenset(
+    {
+        "alternatives",
+        "bash.bashrc",
+        "bashrc",
+        "crypto-policies",
+        "debian_version",
+        "fonts",
+        "gai.conf",
+        "gitattributes",
+        "gitconfig",
+        "group",
+        "host.conf",
+        "hosts",
+        "inputrc",
+        "issue",
+        "localtime",
+        "login.defs",
+        "mailcap",
+        "manpath.config",
+        "mime.types",
+        "mtab",
+        "nanorc",
+        "networks",
+        "nsswitch.conf",
+        "passwd",
+        "perl",
+        "profile",
+        "profile.d",
+        "protocols",
+        "rpc",
+        "services",
+        "shells",
+        "skel",
+        "terminfo",
+        "timezone",
+        "vim",
+        "vimrc",
+        "wgetrc",
+        "xdg",
+    }
+)
+_SETTINGS_BEGIN = (
+    "bash_completion",
+    "ca-certificates",
+    "java",
+    "ld.so.",
+    "locale",
+    "magic",
+    "os-",
+    "python",
+)
+_DEEPER = (
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/ca-trust",
+)
 
 
 def settings(directory: str, *, network: bool) -> list[str]:
-    """bwrap's arguments that show it. Files are copied to the empty `directory`: a mount for each takes far longer."""
+    """bwrap's arguments that show it.
+
+    Files are copied to the empty `directory`: a mount for each takes far longer.
+    """
     arguments = ["--ro-bind", directory, "/etc"]
-    names = [name for name in sorted(os.listdir("/etc")) if name in _SETTINGS or name.startswith(_SETTINGS_BEGIN)]
+    names = [
+        name
+        for name in sorted(os.listdir("/etc"))
+        if name in _SETTINGS or name.startswith(_SETTINGS_BEGIN)
+    ]
     for path in (*(f"/etc/{name}" for name in names), *_DEEPER):
         try:
             if path in _DEEPER and os.path.lexists(path):

@@ -1,4 +1,6 @@
-"""The workspace: the one directory of the caller that a sandbox may write to, and its protected paths."""
+"""The workspace: the one directory of the caller that a sandbox may write to, and its protected
+paths.
+"""
 
 import fcntl
 import os
@@ -13,28 +15,79 @@ from hermetic.contract.variables import is_text
 from hermetic.environments.isolation.git_paths import indirections
 from hermetic.registry.private import cache_directory
 
-# Files that programs outside run or obey; a trailing slash marks a directory, for one that is missing.
+# Files that programs outside run or obey; a trailing slash marks a directory, for one that is
+# missing.
 PROTECTED = (".git/hooks/", ".git/config", ".hermetic/", "hermetic.toml")
 
-# Content of placeholder files that must not be empty: for git an empty `commondir` is an error, and this one names the
-# repository itself.
+# Content of placeholder files that must not be empty: for git an empty `commondir` is an error, and
+# this one names the repository itself.
 _NEUTRAL = {"commondir": b".\n"}
 
-# System directories: sharing one, or a part of it, would expose the machine, its sockets, or files that other programs
-# trust. Of directories that only hold others' a subdirectory may be a project.
-_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc", "/run",
-           "/sbin", "/snap", "/sys", "/usr", "/var")  # fmt: skip
-_HOLDERS = ("/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/usr/local/src", "/usr/src", "/var/tmp",
-            "/var/www")  # fmt: skip
+# System directories: sharing one, or a part of it, would expose the machine, its sockets, or files
+# that other programs trust. Of directories that only hold others' a subdirectory may be a project.
+_SYSTEM = (
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/lost+found",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/snap",
+    "/sys",
+    "/usr",
+    "/var",
+)
+_HOLDERS = (
+    "/home",
+    "/media",
+    "/mnt",
+    "/opt",
+    "/root",
+    "/srv",
+    "/tmp",
+    "/usr/local/src",
+    "/usr/src",
+    "/var/tmp",
+    "/var/www",
+)
 _UNREADABLE = ("/dev", "/etc", "/proc", "/run", "/sys")  # parts of these are not even shown
 _WHOLE = ("/var/lib", "/var/run")
 
-# Credentials and settings in a home directory: for other services, other machines, or Hermetic itself.
-_PRIVATE = (".ssh", ".gnupg", ".pki", ".aws", ".azure", ".kube", ".docker", ".password-store", ".mozilla",
-            ".thunderbird", ".hermes", ".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub",
-            ".config/hermetic", ".config/containers", ".config/systemd", ".config/autostart", ".config/google-chrome",
-            ".config/chromium", ".local/share/keyrings", ".local/share/containers", ".local/share/docker",
-            ".local/state/hermetic")  # fmt: skip
+# Credentials and settings in a home directory: for other services, other machines, or Hermetic
+# itself.
+_PRIVATE = (
+    ".ssh",
+    ".gnupg",
+    ".pki",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".password-store",
+    ".mozilla",
+    ".thunderbird",
+    ".hermes",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/hermetic",
+    ".config/containers",
+    ".config/systemd",
+    ".config/autostart",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".local/share/keyrings",
+    ".local/share/containers",
+    ".local/share/docker",
+    ".local/state/hermetic",
+)
 
 
 def homes() -> tuple[str, ...]:
@@ -51,17 +104,24 @@ def real_directory(path: str, setting: str) -> str:
         whole = os.path.realpath(os.path.expanduser(path))
     except FileNotFoundError:
         raise ConfigError(
-            f"the current directory is gone; change to one that exists, or give {setting}", setting=setting
+            f"the current directory is gone; change to one that exists, or give {setting}",
+            setting=setting,
         ) from None
     if not is_text(whole) or "\n" in whole:
-        raise ConfigError(f"{setting} {whole!r} holds a line break or is not valid UTF-8; rename it", setting=setting)
+        raise ConfigError(
+            f"{setting} {whole!r} holds a line break or is not valid UTF-8; rename it",
+            setting=setting,
+        )
     return whole
 
 
-def check_shared(path: str, setting: str, private: Iterable[str], *, is_writable: bool = True) -> None:
+def check_shared(
+    path: str, setting: str, private: Iterable[str], *, is_writable: bool = True
+) -> None:
     """Raises ConfigError unless this is a directory that may be shared with a sandbox.
 
-    `private` names directories that must not lie inside it, nor it inside them, besides those of homes.
+    `private` names directories that must not lie inside it, nor it inside them, besides those of
+    homes.
     """
     if not os.path.isdir(path):
         fault: str | None = "is not a directory" if os.path.exists(path) else "does not exist"
@@ -69,20 +129,29 @@ def check_shared(path: str, setting: str, private: Iterable[str], *, is_writable
         fault = fault_of_shared(path, private, is_writable=is_writable)
     if fault:
         raise ConfigError(
-            f"{setting} {path} {fault}; give a directory of the project's own: {setting}=DIRECTORY", setting=setting
+            f"{setting} {path} {fault}; give a directory of the project's own: {setting}=DIRECTORY",
+            setting=setting,
         )
 
 
-def fault_of_shared(path: str, private: Iterable[str] = (), *, is_writable: bool = True) -> str | None:
+def fault_of_shared(
+    path: str, private: Iterable[str] = (), *, is_writable: bool = True
+) -> str | None:
     """Why a real path must not be shared with an environment; None if it may be."""
     if path in homes():
         return "is the home directory, with all its secrets"
     if _is_system(path, is_writable=is_writable):
         return "belongs to the system"
     cache = cache_directory()
-    private = [os.path.realpath(one) for one in (*private, *((cache,) if cache else ()))] + _private_of(path)
+    private = [
+        os.path.realpath(one) for one in (*private, *((cache,) if cache else ()))
+    ] + _private_of(path)
     if outer := next((one for one in private if lies_in(path, one)), None):
-        return f"lies in {outer}, which no command may see" if path != outer else "is what no command may see"
+        return (
+            f"lies in {outer}, which no command may see"
+            if path != outer
+            else "is what no command may see"
+        )
     inner = next((one for one in (*homes(), *private) if lies_in(one, path)), None)
     return inner and f"holds {inner}, which no command may see"
 
@@ -96,10 +165,18 @@ def _is_system(path: str, *, is_writable: bool) -> bool:
 
 
 def _private_of(path: str) -> list[str]:
-    """The private directories of this user's homes, and the existing ones of another home that contains the path."""
+    """The private directories of this user's homes, and the existing ones of another home that
+    contains the path.
+    """
     own = [f"{home}/{name}" for home in homes() for name in _PRIVATE]
     parts = path.split("/")
-    other = "/root" if parts[1] == "root" else "/".join(parts[:3]) if parts[1] == "home" and len(parts) > 2 else ""
+    other = (
+        "/root"
+        if parts[1] == "root"
+        else "/".join(parts[:3])
+        if parts[1] == "home" and len(parts) > 2
+        else ""
+    )
     others = [f"{other}/{name}" for name in _PRIVATE] if other and other not in homes() else []
     found = [*own, *(one for one in others if lies_in(path, one) or os.path.lexists(one))]
     return list(dict.fromkeys([*found, *map(os.path.realpath, found)]))
@@ -120,11 +197,13 @@ def unprotected(workspace: str, protected: Sequence[str]) -> list[str]:
 
 
 def guard(workspace: str, protected: Sequence[str], lock: int) -> list[str]:
-    """Arguments for bwrap that make every protected path read-only, and impossible to create if it is missing.
+    """Arguments for bwrap that make every protected path read-only, and impossible to create if it
+    is missing.
 
-    With `.git/config`, all other paths in the workspace that git reads through it are protected too. A mount point has
-    to exist, so an empty placeholder is made for a missing path. `lock` is the file that `shared` holds; it lists the
-    placeholders, for the last sandbox of this workspace to remove.
+    With `.git/config`, all other paths in the workspace that git reads through it are protected
+    too. A mount point has to exist, so an empty placeholder is made for a missing path. `lock` is
+    the file that `shared` holds; it lists the placeholders, for the last sandbox of this workspace
+    to remove.
 
     Raises: ConfigError.
     """
@@ -148,15 +227,21 @@ def guard(workspace: str, protected: Sequence[str], lock: int) -> list[str]:
             if is_last or kind == "file":
                 arguments["--ro-bind", step, step] = None
                 break
-            arguments["--bind", step, step] = None  # a directory that is mounted on cannot be renamed away
+            # a directory that is mounted on cannot be renamed away
+            arguments["--bind", step, step] = None
     return [word for words in arguments for word in words]
 
 
 def _steps(workspace: str, path: str) -> Iterator[tuple[str, bool, bool]]:
-    """The ancestors of a protected path and itself: path, whether it is the last, whether it is a directory."""
+    """The ancestors of a protected path and itself: path, whether it is the last, whether it is a
+    directory.
+    """
     parts = Path(path).parts
     if not parts or path.startswith("/") or ".." in parts:
-        raise ConfigError(f"protect holds {path!r}; give paths inside the workspace, such as .envrc", setting="protect")
+        raise ConfigError(
+            f"protect holds {path!r}; give paths inside the workspace, such as .envrc",
+            setting="protect",
+        )
     for count in range(1, len(parts) + 1):
         is_last = count == len(parts)
         yield os.path.join(workspace, *parts[:count]), is_last, not is_last or path.endswith("/")
@@ -181,7 +266,9 @@ def _make(path: str, is_directory: bool) -> bool:
         if is_directory:
             os.mkdir(path, 0o755)
         else:
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as file:
+            with open(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb"
+            ) as file:
                 file.write(_NEUTRAL.get(os.path.basename(path), b""))
     except OSError:
         return False
@@ -190,7 +277,11 @@ def _make(path: str, is_directory: bool) -> bool:
 
 def unguard(lock: str) -> None:
     """Removes placeholders, unless they were filled or another sandbox uses the same workspace."""
-    with suppress(FileNotFoundError), open(lock, encoding="utf-8") as file, suppress(BlockingIOError):
+    with (
+        suppress(FileNotFoundError),
+        open(lock, encoding="utf-8") as file,
+        suppress(BlockingIOError),
+    ):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for entry in file.read().splitlines():
             with suppress(OSError):

@@ -1,4 +1,5 @@
-"""The API of a Kubernetes cluster: objects as JSON, watches, and the standard streams of a pod's processes.
+"""The API of a Kubernetes cluster: objects as JSON, watches, and the standard streams of a pod's
+processes.
 
 lightkube reads the kubeconfig and signs requests; it is imported on first use.
 """
@@ -40,7 +41,9 @@ class ApiFailure(Exception):
 
 
 @asynccontextmanager
-async def connected(kubeconfig: str | None, context: str | None, namespace: str | None) -> "AsyncIterator[Cluster]":
+async def connected(
+    kubeconfig: str | None, context: str | None, namespace: str | None
+) -> "AsyncIterator[Cluster]":
     """A client of this event loop. Raises ConfigError for a kubeconfig that cannot be used."""
     client, default = await asyncio.to_thread(_client, kubeconfig, context)
     async with client:
@@ -48,7 +51,9 @@ async def connected(kubeconfig: str | None, context: str | None, namespace: str 
 
 
 def config_path(kubeconfig: str | None) -> str | None:
-    """The kubeconfig in use: the option, a file of KUBECONFIG, or the usual one; None where there is none."""
+    """The kubeconfig in use: the option, a file of KUBECONFIG, or the usual one; None where there
+    is none.
+    """
     paths = [kubeconfig] if kubeconfig else os.environ.get("KUBECONFIG", "").split(os.pathsep)
     if not any(paths):
         paths = ["~/.kube/config"]
@@ -67,7 +72,9 @@ def _client(kubeconfig: str | None, context: str | None) -> tuple[Any, str]:
         if path is not None:
             chosen = KubeConfig.from_file(path).get(context)
         elif kubeconfig or context:
-            raise ConfigError(f"no kubeconfig at {kubeconfig or '~/.kube/config'}", setting="kubeconfig")
+            raise ConfigError(
+                f"no kubeconfig at {kubeconfig or '~/.kube/config'}", setting="kubeconfig"
+            )
         else:
             chosen = KubeConfig.from_service_account().get()
         assert chosen is not None
@@ -109,7 +116,12 @@ class Cluster:
         return "/".join(("", *group.split("/"), "namespaces", namespace or self.namespace, *parts))
 
     async def request(
-        self, method: str, path: str, body: Object | None = None, *, params: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
     ) -> Object:
         """The object that is answered. Where the server asks to wait, the request is repeated."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
@@ -127,26 +139,37 @@ class Cluster:
         answer: Object = response.json()
         return answer
 
-    async def watch(self, path: str, name: str, version: str) -> AsyncGenerator[tuple[str, Object], None]:
+    async def watch(
+        self, path: str, name: str, version: str
+    ) -> AsyncGenerator[tuple[str, Object], None]:
         """Changes of one object after a version, for a while: what happened, and the object."""
         params = {
-            "watch": "true", "fieldSelector": f"metadata.name={name}", "resourceVersion": version,
+            "watch": "true",
+            "fieldSelector": f"metadata.name={name}",
+            "resourceVersion": version,
             "timeoutSeconds": WATCH_SECONDS,
-        }  # fmt: skip
+        }
         timeout = WATCH_SECONDS + ANSWER_SECONDS
         async with self._client.stream("GET", path, params=params, timeout=timeout) as response:
             if response.status_code >= 400:
                 raise _failure(response)
             async for line in response.aiter_lines():
                 event = json.loads(line)
-                if event["type"] == "ERROR":  # the version is too old: the caller reads the object again
+                # the version is too old: the caller reads the object again
+                if event["type"] == "ERROR":
                     return
                 yield event["type"], event["object"]
 
     async def stream(
-        self, action: str, pod: str, container: str, words: Sequence[str] = (), *, with_input: bool = True,
+        self,
+        action: str,
+        pod: str,
+        container: str,
+        words: Sequence[str] = (),
+        *,
+        with_input: bool = True,
         namespace: str | None = None,
-    ) -> "PodStream":  # fmt: skip
+    ) -> "PodStream":
         """Runs a program in a container (`exec`), or joins its main process (`attach`)."""
         params = [("container", container), ("stdout", "true"), ("stderr", "true")]
         params += [("stdin", "true")] * with_input + [("command", word) for word in words]
@@ -172,7 +195,10 @@ class PodStream:
         return f"<PodStream: {self.failure or self.exit_code}>"
 
     async def open(self, client: Any, path: str, params: Sequence[tuple[str, str]]) -> None:
-        """Connects. A task of its own holds the websocket, whose context must be left where it was entered."""
+        """Connects.
+
+        A task of its own holds the websocket, whose context must be left where it was entered.
+        """
         opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._holder = asyncio.create_task(self._hold(client, path, params, opened))
         try:
@@ -183,18 +209,28 @@ class PodStream:
             raise
 
     async def _hold(
-        self, client: Any, path: str, params: Sequence[tuple[str, str]], opened: "asyncio.Future[Any]"
+        self,
+        client: Any,
+        path: str,
+        params: Sequence[tuple[str, str]],
+        opened: "asyncio.Future[Any]",
     ) -> None:
         try:
             websocket = client.websocket(
-                path, subprotocols=list(PROTOCOLS), params=list(params), max_message_size_bytes=MOST_MESSAGE,
-                keepalive_ping_interval_seconds=PING_SECONDS, keepalive_ping_timeout_seconds=PING_SECONDS,
-            )  # fmt: skip
+                path,
+                subprotocols=list(PROTOCOLS),
+                params=list(params),
+                max_message_size_bytes=MOST_MESSAGE,
+                keepalive_ping_interval_seconds=PING_SECONDS,
+                keepalive_ping_timeout_seconds=PING_SECONDS,
+            )
             async with websocket as socket:
                 opened.set_result(socket)
                 await self._closing.wait()
-        except BaseException as error:  # after the opening: of a connection that broke, which a reader notices
-            if (response := getattr(error, "response", None)) is not None:  # no websocket was opened
+        # after the opening: of a connection that broke, which a reader notices
+        except BaseException as error:
+            # no websocket was opened
+            if (response := getattr(error, "response", None)) is not None:
                 error = _failure(response)
             if not opened.done():
                 opened.set_exception(error)

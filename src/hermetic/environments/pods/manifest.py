@@ -1,4 +1,6 @@
-"""Options of the kind, and the manifest of a pod by them: one hardened container whose main process is the resident."""
+"""Options of the kind, and the manifest of a pod by them: one hardened container whose main process
+is the resident.
+"""
 
 import hashlib
 import json
@@ -17,16 +19,17 @@ from hermetic.environments.options import Seconds
 from hermetic.environments.pods.api import Object
 
 CONTAINER = "main"
-# Labels besides those of every sandbox: the name by which a start finds its pod, the pool that a pod waits in, and what
-# a NetworkPolicy selects.
+# Labels besides those of every sandbox: the name by which a start finds its pod, the pool that a
+# pod waits in, and what a NetworkPolicy selects.
 NAME, POOL, NETWORK = "hermetic-name", "hermetic-pool", "hermetic-network"
-READY_BY = "hermetic/ready-by"  # annotation: when a pod that is not ready is abandoned, in seconds since 1970
+# annotation: when a pod that is not ready is abandoned, in seconds since 1970
+READY_BY = "hermetic/ready-by"
 EXIT_SECONDS = 5  # for the main process after a signal
 LOST_SECONDS = 30  # on a node that does not answer, after which the cluster deletes the pod
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
-# The main process until the resident replaces it, run as `sh -c WAIT sh SECONDS`: runs each line of its input. It exits
-# after so many seconds without one, and at the end of its input.
+# The main process until the resident replaces it, run as `sh -c WAIT sh SECONDS`: runs each line of
+# its input. It exits after so many seconds without one, and at the end of its input.
 WAIT = """\
 (trap 'kill $!; exit' TERM; sleep "$1" & wait; kill $$) &
 clock=$!
@@ -44,10 +47,13 @@ class KubernetesOptions(SandboxOptions, frozen=True, kw_only=True):
 
     namespace: str | None = None  # None: that of the context
     context: str | None = None  # of the kubeconfig; None: the current one
-    kubeconfig: str | None = None  # None: KUBECONFIG, ~/.kube/config, or the service account of this pod
+    # None: KUBECONFIG, ~/.kube/config, or the service account of this pod
+    kubeconfig: str | None = None
     runtime_class: str | None = None  # such as "gvisor" or "kata"
-    disk_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0  # of ephemeral storage; 0: the cluster's default
-    resources: dict[str, str | int] = msgspec.field(default_factory=dict)  # further ones, such as {"nvidia.com/gpu": 1}
+    # of ephemeral storage; 0: the cluster's default
+    disk_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
+    # further ones, such as {"nvidia.com/gpu": 1}
+    resources: dict[str, str | int] = msgspec.field(default_factory=dict)
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     tolerations: list[dict[str, Any]] = msgspec.field(default_factory=list)
     service_account: str | None = None  # its token is not mounted
@@ -69,23 +75,41 @@ def check(options: KubernetesOptions) -> None:
     for name, labels in (("labels", options.labels), ("node_selector", options.node_selector)):
         for key, value in labels.items():
             if not LABEL.fullmatch(value):
-                raise ConfigError(f"{name}: {key}={value!r} is no label of Kubernetes", setting=name)
+                raise ConfigError(
+                    f"{name}: {key}={value!r} is no label of Kubernetes", setting=name
+                )
     for path, volume in options.volumes.items():
         if not path.startswith("/"):
             raise ConfigError(f"volumes: {path!r} is no absolute path", setting="volumes")
         if isinstance(volume, dict) and not [key for key in volume if key != "readOnly"]:
-            raise ConfigError(f"volumes: {path!r} names no volume, such as {{'emptyDir': {{}}}}", setting="volumes")
+            raise ConfigError(
+                f"volumes: {path!r} names no volume, such as {{'emptyDir': {{}}}}",
+                setting="volumes",
+            )
 
 
 def pool_key(options: KubernetesOptions) -> str:
     """The same for options that make the same pod."""
     made = msgspec.structs.asdict(options)
-    for name in ("env", "cwd", "setup", "login", "lease", "unattended", "sync", "profile", "credential_files", "pool"):
+    for name in (
+        "env",
+        "cwd",
+        "setup",
+        "login",
+        "lease",
+        "unattended",
+        "sync",
+        "profile",
+        "credential_files",
+        "pool",
+    ):
         del made[name]
     return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def manifest(options: KubernetesOptions, name: str, labels: Mapping[str, str], waits: float) -> Object:
+def manifest(
+    options: KubernetesOptions, name: str, labels: Mapping[str, str], waits: float
+) -> Object:
     """The pod. Its main process waits for a resident for so many seconds."""
     volumes, mounts = _volumes(options)
     spec: Object = {
@@ -113,7 +137,9 @@ def manifest(options: KubernetesOptions, name: str, labels: Mapping[str, str], w
             "labels": {**options.labels, **network, **labels},
             "annotations": {**options.annotations, READY_BY: f"{by:.0f}"},
         },
-        "spec": merged({key: value for key, value in spec.items() if value not in (None, {}, [])}, options.pod),
+        "spec": merged(
+            {key: value for key, value in spec.items() if value not in (None, {}, [])}, options.pod
+        ),
     }
 
 
@@ -126,7 +152,10 @@ def _container(options: KubernetesOptions, mounts: list[Object], waits: float) -
     if options.disk_bytes:
         amounts["ephemeral-storage"] = options.disk_bytes
     added = {} if options.user else {"add": list(ROOT_CAPABILITIES)}
-    security: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], **added}}
+    security: Object = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"], **added},
+    }
     if options.user is not None:
         security |= {"runAsUser": options.user, "runAsNonRoot": options.user != 0}
     container = {
@@ -146,14 +175,26 @@ def _container(options: KubernetesOptions, mounts: list[Object], waits: float) -
 def _volumes(options: KubernetesOptions) -> tuple[list[Object], list[Object]]:
     volumes, mounts = [], []
     for number, (path, volume) in enumerate(options.volumes.items()):
-        source = {"persistentVolumeClaim": {"claimName": volume}} if isinstance(volume, str) else dict(volume)
-        mounts.append({"name": f"v{number}", "mountPath": path, "readOnly": bool(source.pop("readOnly", False))})
+        source = (
+            {"persistentVolumeClaim": {"claimName": volume}}
+            if isinstance(volume, str)
+            else dict(volume)
+        )
+        mounts.append(
+            {
+                "name": f"v{number}",
+                "mountPath": path,
+                "readOnly": bool(source.pop("readOnly", False)),
+            }
+        )
         volumes.append({"name": f"v{number}", **source})
     return volumes, mounts
 
 
 def _lost_nodes(options: KubernetesOptions) -> list[Object]:
-    """Tolerations by which the cluster deletes a pod of a lost node sooner than after its usual five minutes."""
+    """Tolerations by which the cluster deletes a pod of a lost node sooner than after its usual
+    five minutes.
+    """
     keys = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
     own = {toleration.get("key") for toleration in options.tolerations}
     return [

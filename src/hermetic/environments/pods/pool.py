@@ -23,7 +23,8 @@ class PodPool:
     async def take(self, new: NewSandbox) -> Object | None:
         """A pod that runs, under the labels of a new environment; None where none waits.
 
-        A pod is taken by a change of the version that was seen, so that the API server refuses a second caller.
+        A pod is taken by a change of the version that was seen, so that the API server refuses a
+        second caller.
         """
         for found in await self._waiting():
             if state_of(found).state != "running":
@@ -53,5 +54,7 @@ class PodPool:
 
     async def _waiting(self) -> list[Object]:
         params = {"labelSelector": f"{POOL}={self._key}"}
-        found = (await self._cluster.request("GET", self._cluster.path("pods"), params=params))["items"]
+        found = (await self._cluster.request("GET", self._cluster.path("pods"), params=params))[
+            "items"
+        ]
         return [pod for pod in found if state_of(pod).state not in ("gone", "failed")]

@@ -9,7 +9,14 @@ from typing import Any
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.environments.clouds.backend import ROOT, Gone, NewSandbox, Ran
 from hermetic.environments.pods.api import ApiFailure, Cluster, Object, PodStream
-from hermetic.environments.pods.manifest import CONTAINER, NAME, NETWORK, KubernetesOptions, manifest, merged
+from hermetic.environments.pods.manifest import (
+    CONTAINER,
+    NAME,
+    NETWORK,
+    KubernetesOptions,
+    manifest,
+    merged,
+)
 from hermetic.environments.pods.pool import PodPool
 from hermetic.environments.pods.states import state_of, why_lost
 from hermetic.environments.remote import MARK
@@ -71,10 +78,14 @@ class PodApi:
         """The pod with this id. Raises Gone for one that has ended."""
         namespace, name, uid = id.split("/")
         try:
-            found = await self._cluster.request("GET", self._cluster.path("pods", name, namespace=namespace))
+            found = await self._cluster.request(
+                "GET", self._cluster.path("pods", name, namespace=namespace)
+            )
         except ApiFailure as error:
             if error.code == 404:
-                raise Gone("it was deleted: by a person, an eviction, or a drained or lost node") from error
+                raise Gone(
+                    "it was deleted: by a person, an eviction, or a drained or lost node"
+                ) from error
             raise
         if found["metadata"]["uid"] != uid:
             raise Gone("it was deleted, and another pod has its name")
@@ -92,7 +103,9 @@ class PodApi:
     async def tagged(self, tags: Mapping[str, str]) -> "Sequence[Pod]":
         """The pods with these labels, ended ones included."""
         selector = ",".join(f"{name}={value}" for name, value in tags.items()) or ROOT
-        found = await self._cluster.request("GET", self._cluster.path("pods"), params={"labelSelector": selector})
+        found = await self._cluster.request(
+            "GET", self._cluster.path("pods"), params={"labelSelector": selector}
+        )
         return [Pod(self._cluster, one) for one in found["items"]]
 
 
@@ -103,7 +116,8 @@ class Pod:
         self._cluster = cluster
         self.object = self._wanted = object  # as the API server sent it last; and as it is created
         self._pending = pending  # seconds in which a node may come
-        self._main: PodStream | None = None  # to its main process, which ends with it before a resident is there
+        # to its main process, which ends with it before a resident is there
+        self._main: PodStream | None = None
         self._is_over = False  # its main process has ended before a resident was ready
         self._renewals = 0
 
@@ -135,10 +149,16 @@ class Pod:
     async def create(self) -> None:
         """Creates it and waits until it runs. Raises EnvironmentUnavailable."""
         try:
-            self.object = await self._cluster.request("POST", self._cluster.path("pods"), self._wanted)
+            self.object = await self._cluster.request(
+                "POST", self._cluster.path("pods"), self._wanted
+            )
         except ApiFailure as error:
             if error.is_refusal and error.code != 401:
-                what = "its quota is used up" if "exceeded quota" in str(error) else "it refuses the pod"
+                what = (
+                    "its quota is used up"
+                    if "exceeded quota" in str(error)
+                    else "it refuses the pod"
+                )
                 message = f"the namespace {self._cluster.namespace}: {what}: {error}"
                 raise EnvironmentUnavailable(message) from error
             raise
@@ -164,7 +184,9 @@ class Pod:
     async def _changed(self) -> None:
         """Waits for the next state of its object."""
         version = self.object["metadata"]["resourceVersion"]
-        async with contextlib.aclosing(self._cluster.watch(self._cluster.path("pods"), self.name, version)) as events:
+        async with contextlib.aclosing(
+            self._cluster.watch(self._cluster.path("pods"), self.name, version)
+        ) as events:
             async for event, found in events:
                 self.object = found
                 if event == "DELETED":
@@ -176,7 +198,10 @@ class Pod:
         return self._cluster.path("pods", self.name, namespace=self.namespace)
 
     async def _renewed(self) -> None:
-        """Creates it anew where its main process has ended. A kubelet would confuse two pods of one name."""
+        """Creates it anew where its main process has ended.
+
+        A kubelet would confuse two pods of one name.
+        """
         if self._is_over:
             self._is_over = False
             await self.end(None)
@@ -186,13 +211,18 @@ class Pod:
             await self.create()
 
     async def boot(self, line: str, given: bytes, seconds: float) -> Ran:
-        """Replaces the waiting main process by the program of a line, with that input. Returns once it is ready."""
+        """Replaces the waiting main process by the program of a line, with that input.
+
+        Returns once it is ready.
+        """
         await self._renewed()
         python = line.partition("command -v ")[2].split()[0]
         safe = f"if command -v {python} >/dev/null 2>&1; then {line}; else echo '{NOT_THERE}'; fi\n"
         async with asyncio.timeout(seconds):
             if self._main is None:
-                self._main = await self._cluster.stream("attach", self.name, CONTAINER, namespace=self.namespace)
+                self._main = await self._cluster.stream(
+                    "attach", self.name, CONTAINER, namespace=self.namespace
+                )
             said = await self._answer(self._main, safe.encode(), given)
         if said == NOT_THERE.encode():  # the main process waits for another line
             return Ran(b"", "", NO_PYTHON_CODE)
@@ -231,7 +261,9 @@ class Pod:
         with contextlib.suppress(TimeoutError, Gone):
             async with asyncio.timeout(ENDED_SECONDS):
                 while True:
-                    for container in (self.object.get("status") or {}).get("containerStatuses") or ():
+                    for container in (self.object.get("status") or {}).get(
+                        "containerStatuses"
+                    ) or ():
                         if ended := (container.get("state") or {}).get("terminated"):
                             code: int = ended["exitCode"]
                             return code
@@ -271,7 +303,11 @@ class Pod:
         """Why its node does not run it; empty where that is not so, or may not be seen."""
         node = self.object["spec"].get("nodeName")
         try:
-            return why_lost(await self._cluster.request("GET", f"/api/v1/nodes/{node}")) if node else ""
+            return (
+                why_lost(await self._cluster.request("GET", f"/api/v1/nodes/{node}"))
+                if node
+                else ""
+            )
         except ApiFailure as error:
             return f"its node {node} was removed" if error.code == 404 else ""
 

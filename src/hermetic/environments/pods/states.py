@@ -1,10 +1,13 @@
-"""What the state of a pod means: it runs, it may still come up, or it never will; and why, in words."""
+"""What the state of a pod means: it runs, it may still come up, or it never will; and why, in
+words.
+"""
 
 from typing import Any, Literal, NamedTuple
 
 from hermetic.environments.pods.api import Object
 
-# Reasons of a waiting container that only another pod helps against. The first that is seen has the full message.
+# Reasons of a waiting container that only another pod helps against. The first that is seen has the
+# full message.
 HOPELESS = {
     "ErrImagePull": "the image cannot be pulled: check its name, and pull_secrets for a private registry",
     "ImagePullBackOff": "the image cannot be pulled: check its name, and pull_secrets for a private registry",
@@ -44,12 +47,16 @@ def state_of(pod: Object) -> PodState:
     if phase in ("Failed", "Succeeded"):
         return PodState("gone", why_ended(pod))
     if pod["metadata"].get("deletionTimestamp"):
-        return PodState("gone", "it is being deleted: by a person, an eviction, a drained or a lost node")
+        return PodState(
+            "gone", "it is being deleted: by a person, an eviction, a drained or a lost node"
+        )
     for container in status.get("containerStatuses") or ():
         state: Any = container.get("state") or {}
         if waiting := state.get("waiting"):
             if advice := HOPELESS.get(waiting.get("reason", "")):
-                return PodState("failed", _joined(advice, waiting["reason"], waiting.get("message")))
+                return PodState(
+                    "failed", _joined(advice, waiting["reason"], waiting.get("message"))
+                )
         elif state.get("terminated"):
             return PodState("gone", why_ended(pod))
         elif state.get("running") and phase == "Running":
@@ -67,8 +74,12 @@ def why_ended(pod: Object) -> str:
         ended = (container.get("state") or {}).get("terminated")
         if ended and status.get("reason") is None:
             reason = ended.get("reason", "")
-            said = WORDS.get(reason, f"its main process ended with exit code {ended.get('exitCode')}")
-            return _joined(said, reason if reason not in ("Completed", "Error") else None, ended.get("message"))
+            said = WORDS.get(
+                reason, f"its main process ended with exit code {ended.get('exitCode')}"
+            )
+            return _joined(
+                said, reason if reason not in ("Completed", "Error") else None, ended.get("message")
+            )
     reason = status.get("reason") or status.get("phase", "")
     return _joined(WORDS.get(reason, "it ended"), reason, status.get("message"))
 
@@ -78,7 +89,9 @@ def why_lost(node: Object) -> str:
     for condition in (node.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") != "True":
             name = node["metadata"]["name"]
-            return _joined(f"its node {name} is lost", condition.get("reason"), condition.get("message"))
+            return _joined(
+                f"its node {name} is lost", condition.get("reason"), condition.get("message")
+            )
     return ""
 
 

@@ -43,7 +43,8 @@ encodings.latin_1 encodings.utf_8 enum errno fcntl fnmatch functools gc glob has
 math operator os pathlib pickle pty random re resource select selectors shlex shutil signal socket stat string
 struct subprocess tarfile tempfile termios textwrap threading time traceback tty types typing weakref zlib
 """
-# Prints the files of modules. OpenSSL is the largest library by far; hashlib has digests of its own.
+# Prints the files of modules. OpenSSL is the largest library by far; hashlib has digests of its
+# own.
 CLOSURE = """\
 import sys
 sys.modules.update(dict.fromkeys(("_hashlib", "_ssl", "ssl", "_bz2", "_lzma")))
@@ -53,7 +54,8 @@ for module in list(sys.modules.values()):
     if getattr(module, "__file__", None):
         print(module.__file__)
 """
-# Appended to ssl.py: images keep their certificates at other paths than the host's OpenSSL looks at.
+# Appended to ssl.py: images keep their certificates at other paths than the host's OpenSSL looks
+# at.
 CERTIFICATES = '''
 
 def _load_default_certs(self, purpose=Purpose.SERVER_AUTH, *, _load=SSLContext.load_default_certs):
@@ -72,7 +74,8 @@ def _load_default_certs(self, purpose=Purpose.SERVER_AUTH, *, _load=SSLContext.l
 
 SSLContext.load_default_certs = _load_default_certs
 '''
-WHOLE = ("zoneinfo",)  # imported by the check of the whole standard library; it needs the data of sysconfig
+# imported by the check of the whole standard library; it needs the data of sysconfig
+WHOLE = ("zoneinfo",)
 COMPILE = """\
 import compileall, py_compile, sys
 mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
@@ -93,14 +96,19 @@ print("runtime", *said.decode().split())
 
 
 class Built(NamedTuple):
-    """What a runtime was built from: the version of its Python, and its programs and libraries on this machine."""
+    """What a runtime was built from: the version of its Python, and its programs and libraries on
+    this machine.
+    """
 
     version: str
     sources: list[Path]
 
 
 def source_files() -> tuple[Path, Path]:
-    """The files of the running Python and of the host's bash, static if there is one. Raises Unsuitable."""
+    """The files of the running Python and of the host's bash, static if there is one.
+
+    Raises Unsuitable.
+    """
     python = Path(os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable))
     bash = shutil.which("bash-static") or shutil.which("bash")
     if bash is None:
@@ -120,12 +128,19 @@ def build(root: Path, *, prefix: str, lean: bool) -> Built:
     loader = Elf(python).interpreter
     if loader is None:
         raise Unsuitable(f"{python} has no loader: it is linked statically")
-    modules = tree / "python" / sys.platlibdir / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    modules = (
+        tree
+        / "python"
+        / sys.platlibdir
+        / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    )
     extensions = _copy_modules(modules, _closure(python) if lean else None)
     if (ssl := modules / "ssl.py").exists():
         ssl.write_text(ssl.read_text() + CERTIFICATES)
     level = "2" if lean else "0"  # without docstrings
-    _run([python, "-I", "-S", "-c", COMPILE, modules, f"{prefix}/{modules.relative_to(tree)}", level])
+    _run(
+        [python, "-I", "-S", "-c", COMPILE, modules, f"{prefix}/{modules.relative_to(tree)}", level]
+    )
     for path in modules.rglob("*.py"):
         path.unlink()
     _copy(python, tree / "python/bin/python3")
@@ -140,7 +155,9 @@ def build(root: Path, *, prefix: str, lean: bool) -> Built:
     _copy_locale(tree / "locl")
     _rewrite(tree, prefix)
     _check(root, prefix, () if lean else WHOLE)
-    return Built(sys.version.split()[0], [python, bash, Path(loader), *extensions, *sorted(libraries)])
+    return Built(
+        sys.version.split()[0], [python, bash, Path(loader), *extensions, *sorted(libraries)]
+    )
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -149,7 +166,9 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _copy_modules(target: Path, files: set[str] | None) -> list[Path]:
-    """Copies the standard library, or these files of it; the extension modules among them, as they were."""
+    """Copies the standard library, or these files of it; the extension modules among them, as they
+    were.
+    """
     stdlib = Path(sysconfig.get_path("stdlib"))
     (target / "lib-dynload").mkdir(parents=True)
     extensions = []
@@ -157,7 +176,11 @@ def _copy_modules(target: Path, files: set[str] | None) -> list[Path]:
         below[:] = [name for name in below if not LEFT_OUT.fullmatch(name)]
         for name in names:
             path = Path(folder, name)
-            if LEFT_OUT.fullmatch(name) or path.suffix not in (".py", ".so") or (files and str(path) not in files):
+            if (
+                LEFT_OUT.fullmatch(name)
+                or path.suffix not in (".py", ".so")
+                or (files and str(path) not in files)
+            ):
                 continue
             if path.suffix == ".so":
                 extensions.append(path)
@@ -202,7 +225,11 @@ def _rewrite(tree: Path, prefix: str) -> None:
             elf.replace_paths("/etc/ld.so.preload", f"{DEAD}/preload")
         else:
             elf.set_interpreter(f"{prefix}/ld.so")
-            if not elf.set_library_path(libraries, may_add=is_program) and is_program and not has_default:
+            if (
+                not elf.set_library_path(libraries, may_add=is_program)
+                and is_program
+                and not has_default
+            ):
                 raise Unsuitable(f"{elf.path.name} has no room for a library path")
         elf.replace_paths("/usr/lib/locale", f"{prefix}/locl")
         for match in set(re.findall(rb"(?<=\0)/usr/lib[^\0]*?/gconv(?=[\0/])", elf.data)):
@@ -211,18 +238,29 @@ def _rewrite(tree: Path, prefix: str) -> None:
 
 
 def _check(root: Path, prefix: str, modules: Sequence[str]) -> None:
-    """Runs both programs in the root that holds nothing else, where this user can enter one. Raises Unsuitable."""
+    """Runs both programs in the root that holds nothing else, where this user can enter one.
+
+    Raises Unsuitable.
+    """
     chroot = ("chroot", str(root))
-    entering = [chroot, ("unshare", "--user", "--map-root-user", *chroot), ("bwrap", "--bind", str(root), "/")]
+    entering = [
+        chroot,
+        ("unshare", "--user", "--map-root-user", *chroot),
+        ("bwrap", "--bind", str(root), "/"),
+    ]
     for enter in entering if os.geteuid() == 0 else entering[1:]:
         probe = ["/" if word == str(root) else word for word in enter]
         try:
             _run([*probe, "true"])
         except Unsuitable:
             continue
-        said = _run([*enter, f"{prefix}/python/bin/python3", "-I", "-S", "-c", CHECK, prefix, *modules]).split()
+        said = _run(
+            [*enter, f"{prefix}/python/bin/python3", "-I", "-S", "-c", CHECK, prefix, *modules]
+        ).split()
         if said[:1] != ["runtime"] or tuple(map(int, said[1:3])) < OLDEST_BASH:
-            raise Unsuitable(f"bash {'.'.join(said[1:3])} is too old; install {'.'.join(map(str, OLDEST_BASH))}")
+            raise Unsuitable(
+                f"bash {'.'.join(said[1:3])} is too old; install {'.'.join(map(str, OLDEST_BASH))}"
+            )
         return
 
 
@@ -233,12 +271,19 @@ def _run(argv: Sequence[str | Path], *, may_fail: bool = False) -> str:
         environ[LIBRARY_PATH] = os.environ[LIBRARY_PATH]
     try:
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=STEP_SECONDS,
-            cwd="/", env=environ,
-        )  # fmt: skip
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=STEP_SECONDS,
+            cwd="/",
+            env=environ,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise Unsuitable(f"{argv[0]} failed: {error}") from error
-    if done.returncode and os.strerror(errno.ENOSPC) in done.stderr + done.stdout:  # compileall prints errors
+    # compileall prints errors
+    if done.returncode and os.strerror(errno.ENOSPC) in done.stderr + done.stdout:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if done.returncode and not may_fail:
         raise Unsuitable(f"{argv[0]} failed: {(done.stderr or done.stdout).strip()[-1000:]}")

@@ -1,9 +1,11 @@
-"""Which of an environment's programs the portable runtime replaces: none, its Python, its bash, or both.
+"""Which of an environment's programs the portable runtime replaces: none, its Python, its bash, or
+both.
 
-The environment's own are tried first. A start that fails for want of one is repeated with the runtime, and what the
-image lacks is remembered for a day, so that the next start is the only one. `identity` tells whether an image of the
-same name is still the same. A Python without ctypes counts as missing where the runtime can replace it, and is used
-where it cannot: the resident runs on it, with weaknesses.
+The environment's own are tried first. A start that fails for want of one is repeated with the
+runtime, and what the image lacks is remembered for a day, so that the next start is the only one.
+`identity` tells whether an image of the same name is still the same. A Python without ctypes counts
+as missing where the runtime can replace it, and is used where it cannot: the resident runs on it,
+with weaknesses.
 """
 
 import contextlib
@@ -19,7 +21,8 @@ from hermetic.environments.starting import StartFailed
 from hermetic.link.archive import NO_PYTHON_CODE
 from hermetic.registry.records import runtime_root
 
-PYTHON, BASH, NO_BASH = "python3 >= 3.8", "bash >= 4.4", "bash"  # what an image can lack; NO_BASH: any bash at all
+# what an image can lack; NO_BASH: any bash at all
+PYTHON, BASH, NO_BASH = "python3 >= 3.8", "bash >= 4.4", "bash"
 CTYPES = "ctypes in its python3"
 # Of an engine whose container has no such program. Apptainer has one exit code for everything.
 NOT_FOUND_CODE, NOT_FOUND = 127, "executable file not found in $PATH"
@@ -46,7 +49,8 @@ class Mount(NamedTuple):
 class RuntimeChoice:
     """The choice for one start, which learns from its failures.
 
-    `wanted` is "auto", "image", "portable" or the path of a runtime; `image` identifies what is started.
+    `wanted` is "auto", "image", "portable" or the path of a runtime; `image` identifies what is
+    started.
     """
 
     def __init__(self, wanted: str, image: str) -> None:
@@ -73,12 +77,16 @@ class RuntimeChoice:
         except EnvironmentUnavailable as error:
             if self.lacks != {CTYPES}:
                 raise
-            log.warning("the environment's python3 has no ctypes, and is used all the same: %s", error)
+            log.warning(
+                "the environment's python3 has no ctypes, and is used all the same: %s", error
+            )
             self.do_without_ctypes()
 
     async def obtain(self) -> Runtime:
         """The runtime for this environment. Raises EnvironmentUnavailable."""
-        return await (portable() if self.wanted in ("auto", "portable") else runtime_at(self.wanted))
+        return await (
+            portable() if self.wanted in ("auto", "portable") else runtime_at(self.wanted)
+        )
 
     def do_without_ctypes(self) -> None:
         """Accepts a Python without ctypes."""
@@ -86,7 +94,8 @@ class RuntimeChoice:
         self.lacks.discard(CTYPES)
 
     def learn(self, error: StartFailed) -> bool:
-        """Whether the start failed for want of a program that the runtime has; the next attempt uses it then.
+        """Whether the start failed for want of a program that the runtime has; the next attempt
+        uses it then.
 
         Raises EnvironmentUnavailable if the runtime may not be used.
         """
@@ -99,7 +108,9 @@ class RuntimeChoice:
             return False
         if self.wanted == "image":
             what = " and ".join(sorted(lacks - {NO_BASH}))
-            raise EnvironmentUnavailable(f"no {what} there; use another image, or the option runtime='auto'") from error
+            raise EnvironmentUnavailable(
+                f"no {what} there; use another image, or the option runtime='auto'"
+            ) from error
         # What is remembered was complete for its image; so this is another one.
         self.lacks = lacks if self.identity else self.lacks | lacks
         self.identity = ""
@@ -136,7 +147,9 @@ class RuntimeChoice:
         with contextlib.suppress(OSError, ValueError):
             if self._memory is not None and _is_fresh(self._memory):
                 self.identity, *lacks = self._memory.read_text().splitlines() or [""]
-                self.lacks |= {PYTHON, CTYPES, BASH, NO_BASH}.intersection(lacks if self.identity else ())
+                self.lacks |= {PYTHON, CTYPES, BASH, NO_BASH}.intersection(
+                    lacks if self.identity else ()
+                )
 
     @property
     def replaces_python(self) -> bool:
@@ -146,7 +159,9 @@ class RuntimeChoice:
     @property
     def python(self) -> str:
         """The interpreter of the resident."""
-        return self.runtime.python if self.runtime is not None and self.replaces_python else "python3"
+        return (
+            self.runtime.python if self.runtime is not None and self.replaces_python else "python3"
+        )
 
     @property
     def bash(self) -> str:
@@ -161,7 +176,10 @@ class RuntimeChoice:
         if self.runtime is None:
             return []
         own = Mount(self.runtime.directory, self.runtime.prefix)
-        bash = Mount(f"{self.runtime.directory}{self.runtime.bash.removeprefix(self.runtime.prefix)}", BIN_BASH)
+        bash = Mount(
+            f"{self.runtime.directory}{self.runtime.bash.removeprefix(self.runtime.prefix)}",
+            BIN_BASH,
+        )
         return [own, bash] if NO_BASH in self.lacks else [own]
 
     @property
@@ -175,7 +193,9 @@ class RuntimeChoice:
     @property
     def place(self) -> dict[str, str]:
         """Fields of a record: `hermetic gc` keeps the runtime while it is named there."""
-        return {} if self.runtime is None else {"runtime": self.runtime.digest, "python": self.python}
+        return (
+            {} if self.runtime is None else {"runtime": self.runtime.digest, "python": self.python}
+        )
 
 
 def _is_fresh(memory: Path) -> bool:

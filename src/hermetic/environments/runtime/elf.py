@@ -1,4 +1,5 @@
-"""Rewrites strings of ELF files in place: the loader's path, the library path, directories inside loader and libc.
+"""Rewrites strings of ELF files in place: the loader's path, the library path, directories inside
+loader and libc.
 
 No section moves, so no other tool is needed. The files are those of 64-bit little-endian machines.
 """
@@ -13,7 +14,8 @@ LOAD, DYNAMIC, INTERPRETER = 1, 2, 3  # types of segments
 NULL, STRING_TABLE, RPATH, DEBUG, RUNPATH = 0, 5, 15, 21, 29  # types of dynamic entries
 HEADER = 56  # bytes of a segment's header
 
-# The table of default directories in glibc's loader, such as /lib/x86_64-linux-gnu/ and /usr/lib64/.
+# The table of default directories in glibc's loader, such as /lib/x86_64-linux-gnu/ and
+# /usr/lib64/.
 _DEFAULT_DIRECTORIES = re.compile(rb"(?<=\0)(?:/(?:usr/)?lib[^\0/]*/(?:[^\0/]+/)?\0){2,}")
 
 
@@ -52,9 +54,15 @@ class Elf:
 
     def segments(self, type: int) -> list[Segment]:
         """The segments of one type."""
-        start, count = struct.unpack_from("<Q", self.data, 32)[0], struct.unpack_from("<H", self.data, 56)[0]
+        start, count = (
+            struct.unpack_from("<Q", self.data, 32)[0],
+            struct.unpack_from("<H", self.data, 56)[0],
+        )
         headers = range(start, start + count * HEADER, HEADER)
-        found = [Segment(header, *struct.unpack_from("<IIQQQQQQ", self.data, header)) for header in headers]
+        found = [
+            Segment(header, *struct.unpack_from("<IIQQQQQQ", self.data, header))
+            for header in headers
+        ]
         return [segment for segment in found if segment.type == type]
 
     @property
@@ -70,7 +78,8 @@ class Elf:
             self._overwrite(segment.offset, path.encode(), segment.file_size - 1)
 
     def set_library_path(self, path: str, *, may_add: bool) -> bool:
-        """Sets DT_RPATH, which comes before LD_LIBRARY_PATH: over an existing path or, with `may_add`, as a new entry.
+        """Sets DT_RPATH, which comes before LD_LIBRARY_PATH: over an existing path or, with
+        `may_add`, as a new entry.
 
         False if there is no place for it.
         """
@@ -91,14 +100,16 @@ class Elf:
                     return True
                 struct.pack_into("<QQ", self.data, at, DEBUG, 0)  # ignored by the loader
         free = [at for at, (type, _) in entries.items() if type == NULL]
-        address = self._append(path.encode() + b"\0") if may_add and len(free) > 1 else None  # the last one stays
+        # the last one stays
+        address = self._append(path.encode() + b"\0") if may_add and len(free) > 1 else None
         if address is None:
             return False
         struct.pack_into("<QQ", self.data, free[0], RPATH, (address - table) % (1 << 64))
         return True
 
     def set_default_directories(self, path: str) -> int:
-        """Replaces a loader's default directories, by a path that does not exist where `path` is too long.
+        """Replaces a loader's default directories, by a path that does not exist where `path` is
+        too long.
 
         Returns how many now name `path`.
         """
@@ -115,7 +126,9 @@ class Elf:
         return replaced
 
     def replace_paths(self, old: str, new: str) -> None:
-        """Replaces a path and what lies below it where it is a string of its own and `new` is not longer."""
+        """Replaces a path and what lies below it where it is a string of its own and `new` is not
+        longer.
+        """
         if len(new) <= len(old):
             padded = new.encode().ljust(len(old), b"/")
             pattern = rb"(?<=\0)" + re.escape(old.encode()) + rb"(?=[\0/])"
@@ -126,7 +139,9 @@ class Elf:
 
     def _overwrite(self, offset: int, text: bytes, room: int) -> None:
         if len(text) > room:
-            raise Unsuitable(f"{text.decode()} is longer than the {room} bytes for it in {self.path}")
+            raise Unsuitable(
+                f"{text.decode()} is longer than the {room} bytes for it in {self.path}"
+            )
         self.data[offset : offset + room] = text.ljust(room, b"\0")
 
     def _offset(self, address: int) -> int:

@@ -1,9 +1,11 @@
-"""Portable runtimes in the user's cache: built once under a lock, named by their content, verified before use.
+"""Portable runtimes in the user's cache: built once under a lock, named by their content, verified
+before use.
 
-Beside each runtime, `DIGEST.used` has the time of its last use, which is also that of the last verification of the
-directory that it names. `DIGEST.tar.gz` is its archive, and `DIGEST.tar.sha256` the checksum of that. `KEY.key` holds
-the digest of what was built from certain programs, and which of their libraries it was built with. `DIGEST.old-*` is a
-damaged runtime, which containers may still use.
+Beside each runtime, `DIGEST.used` has the time of its last use, which is also that of the last
+verification of the directory that it names. `DIGEST.tar.gz` is its archive, and `DIGEST.tar.sha256`
+the checksum of that. `KEY.key` holds the digest of what was built from certain programs, and which
+of their libraries it was built with. `DIGEST.old-*` is a damaged runtime, which containers may
+still use.
 """
 
 import asyncio
@@ -38,7 +40,11 @@ if TYPE_CHECKING:
 
     from hermetic.environments.runtime import build
 else:
-    gzip, tarfile, build = Lazy("gzip"), Lazy("tarfile"), Lazy("hermetic.environments.runtime.build")
+    gzip, tarfile, build = (
+        Lazy("gzip"),
+        Lazy("tarfile"),
+        Lazy("hermetic.environments.runtime.build"),
+    )
 
 PREFIX = "/.hermetic"  # where environments see it
 BASH, PYTHON = "bin/bash", "python/bin/python3"
@@ -46,7 +52,8 @@ MANIFEST = "runtime.json"
 BUILDING = ".building-"  # begins the name of a directory that is being built, or removed
 OLD = ".old-"  # in the name of a damaged runtime
 CLOCK_STEP = 0.05  # seconds by which the time of a change to a file may lag
-UNUSED_SECONDS = 7 * 24 * 3600.0  # after its last use, a runtime that no environment names is removed
+# after its last use, a runtime that no environment names is removed
+UNUSED_SECONDS = 7 * 24 * 3600.0
 ADVICE = (
     "use an environment with python3 >= 3.8 and bash >= 4.4, or run `hermetic runtime build` on a machine like it, "
     "copy the directory that it prints, and give that as the option runtime"
@@ -124,7 +131,9 @@ async def portable(*, lean: bool = False, prefix: str = PREFIX) -> Runtime:
             return found
         log.info("building the portable runtime, once for this Python and bash")
         async with locked(base / f"{key}.lock"):
-            return await asyncio.to_thread(lambda: _find(base, key) or _build(base, key, lean, prefix))
+            return await asyncio.to_thread(
+                lambda: _find(base, key) or _build(base, key, lean, prefix)
+            )
 
 
 @contextlib.contextmanager
@@ -134,7 +143,11 @@ def _explained(base: Path) -> Iterator[None]:
         yield
     except Unsuitable as error:
         is_noexec = os.statvfs(base).f_flag & os.ST_NOEXEC
-        advice = f"no program runs in {base} (noexec): set XDG_CACHE_HOME to another directory" if is_noexec else ADVICE
+        advice = (
+            f"no program runs in {base} (noexec): set XDG_CACHE_HOME to another directory"
+            if is_noexec
+            else ADVICE
+        )
         raise CannotBuild(f"no portable runtime can be built here: {error}; {advice}") from error
     except OSError as error:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -145,12 +158,20 @@ def _explained(base: Path) -> Iterator[None]:
 
 
 async def runtime_at(path: str, machine: str | None = None) -> Runtime:
-    """A runtime that was built here or elsewhere, for this machine's architecture or another. Raises Damaged."""
-    return await asyncio.to_thread(lambda: _verified(Path(path).expanduser().absolute(), runtime_cache(), machine))
+    """A runtime that was built here or elsewhere, for this machine's architecture or another.
+
+    Raises Damaged.
+    """
+    return await asyncio.to_thread(
+        lambda: _verified(Path(path).expanduser().absolute(), runtime_cache(), machine)
+    )
 
 
 async def packed(runtime: Runtime) -> Path:
-    """The runtime as a .tar.gz, whose names are relative to its prefix. Raises EnvironmentUnavailable."""
+    """The runtime as a .tar.gz, whose names are relative to its prefix.
+
+    Raises EnvironmentUnavailable.
+    """
     base = runtime_cache()
     path = base / f"{runtime.digest}.tar.gz"
     with _explained(base):
@@ -171,7 +192,9 @@ def runtimes() -> list[Runtime]:
 
 
 async def collect(in_use: Collection[str]) -> list[str]:
-    """Removes runtimes that were not used for a week, except those with these digests, and unfinished builds."""
+    """Removes runtimes that were not used for a week, except those with these digests, and
+    unfinished builds.
+    """
     base, removed = runtime_cache(), []
     for path in sorted(base.iterdir()):
         owner = path.name.removeprefix(BUILDING).partition(".")[0]  # names its lock
@@ -200,7 +223,10 @@ def _is_stray(path: Path, owner: str, in_use: Collection[str]) -> bool:
 
 
 def _remove(path: Path, aside: Path) -> None:
-    """Removes a file or directory. A directory is renamed first, so that no process finds a part of it."""
+    """Removes a file or directory.
+
+    A directory is renamed first, so that no process finds a part of it.
+    """
     if path.is_dir():
         shutil.rmtree(path.rename(aside), ignore_errors=True)
     else:
@@ -210,12 +236,27 @@ def _remove(path: Path, aside: Path) -> None:
 def source_key(lean: bool, prefix: str) -> str:
     """Identifies the programs and libraries that a runtime is built from."""
     python, bash = build.source_files()
-    files = [python, bash, Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("stdlib"), "lib-dynload")]
+    files = [
+        python,
+        bash,
+        Path(sysconfig.get_path("stdlib")),
+        Path(sysconfig.get_path("stdlib"), "lib-dynload"),
+    ]
     stamps = [(str(path), *_stamp(path)) for path in files]
     libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else None
     searched = os.environ.get(build.LIBRARY_PATH)
     can_strip = bool(shutil.which("strip"))
-    what = (build.VERSION, lean, prefix, platform.machine(), sys.version, libc, searched, can_strip, stamps)
+    what = (
+        build.VERSION,
+        lean,
+        prefix,
+        platform.machine(),
+        sys.version,
+        libc,
+        searched,
+        can_strip,
+        stamps,
+    )
     return hashlib.sha256(repr(what).encode()).hexdigest()[:32]
 
 
@@ -262,7 +303,9 @@ def _verified(directory: Path, base: Path | None, machine: str | None = None) ->
         raise Damaged(f"{directory} holds no portable runtime ({error}); {ADVICE}") from error
     machine = machine or platform.machine()
     if manifest.machine != machine:
-        raise Damaged(f"the runtime at {directory} is for {manifest.machine}, not {machine}; {ADVICE}")
+        raise Damaged(
+            f"the runtime at {directory} is for {manifest.machine}, not {machine}; {ADVICE}"
+        )
     digest = hashlib.sha256(text).hexdigest()
     used = None if base is None else base / f"{digest}.used"
     now = time.time() - CLOCK_STEP
@@ -277,16 +320,22 @@ def _verified(directory: Path, base: Path | None, machine: str | None = None) ->
         except OSError:
             is_same = False
         if not is_same:
-            raise Damaged(f"the portable runtime at {directory} is damaged: {name} is not as it was built; {ADVICE}")
+            raise Damaged(
+                f"the portable runtime at {directory} is damaged: {name} is not as it was built; {ADVICE}"
+            )
     if used is not None:
         if not is_owner:
             used.write_bytes(os.fsencode(owner))
         os.utime(used, (now, now))
     size = sum(size for size, _ in manifest.files.values())
     return Runtime(
-        directory=str(directory), prefix=manifest.prefix, digest=digest, lean=manifest.lean, version=manifest.python,
+        directory=str(directory),
+        prefix=manifest.prefix,
+        digest=digest,
+        lean=manifest.lean,
+        version=manifest.python,
         size=size,
-    )  # fmt: skip
+    )
 
 
 def _build(base: Path, key: str, lean: bool, prefix: str) -> Runtime:
@@ -297,26 +346,37 @@ def _build(base: Path, key: str, lean: bool, prefix: str) -> Runtime:
         tree = work / "root" / prefix[1:]
         files = {}
         for path in sorted(tree.rglob("*")):
-            path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)  # for every user inside
+            # for every user inside
+            path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
             if path.is_file():
                 files[str(path.relative_to(tree))] = (path.stat().st_size, _sha256(path))
-        manifest = Manifest(prefix=prefix, lean=lean, machine=platform.machine(), python=built.version, files=files)
+        manifest = Manifest(
+            prefix=prefix, lean=lean, machine=platform.machine(), python=built.version, files=files
+        )
         text = msgspec.json.encode(manifest)
         (tree / MANIFEST).write_bytes(text)
         tree.chmod(0o755)
         (tree / MANIFEST).chmod(0o644)
         found = _install(tree, base / hashlib.sha256(text).hexdigest(), base)
-        origin = Origin(digest=found.digest, sources={str(path): _stamp(path) for path in built.sources})
+        origin = Origin(
+            digest=found.digest, sources={str(path): _stamp(path) for path in built.sources}
+        )
         (work / "key").write_bytes(msgspec.json.encode(origin))
         (work / "key").rename(base / f"{key}.key")
-        log.info("built the portable runtime in %.1f s: %.0f MB", time.monotonic() - began, found.size / 1e6)
+        log.info(
+            "built the portable runtime in %.1f s: %.0f MB",
+            time.monotonic() - began,
+            found.size / 1e6,
+        )
         return found
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
 def _install(tree: Path, target: Path, base: Path) -> Runtime:
-    """Moves a runtime to its place in the cache, unless it is there already: containers may be using that one."""
+    """Moves a runtime to its place in the cache, unless it is there already: containers may be
+    using that one.
+    """
     with locked_in_thread(base / f"{target.name}.lock"):
         if target.exists():
             with contextlib.suppress(Damaged):

@@ -1,9 +1,10 @@
-"""Uploads the lean runtime to an environment that is reached by shell scripts alone, once for each of its versions.
+"""Uploads the lean runtime to an environment that is reached by shell scripts alone, once for each
+of its versions.
 
-It lies in a private directory there, whose path is short enough for the strings that it replaces in the programs. The
-file `.runtime` in it says which runtime it is for; a directory without that is not ours. An upload that breaks off is
-continued by the next one. Every use begins with a look at the checksums. An upload removes others of this user that
-were not used for a month.
+It lies in a private directory there, whose path is short enough for the strings that it replaces in
+the programs. The file `.runtime` in it says which runtime it is for; a directory without that is
+not ours. An upload that breaks off is continued by the next one. Every use begins with a look at
+the checksums. An upload removes others of this user that were not used for a month.
 """
 
 import asyncio
@@ -44,9 +45,11 @@ from hermetic.registry.file_lock import locked
 
 log = logging.getLogger("hermetic")
 
-Ask = Callable[[str, bytes], Awaitable[str]]  # runs a script by sh there, with that input; its output
+# runs a script by sh there, with that input; its output
+Ask = Callable[[str, bytes], Awaitable[str]]
 
-# Characters of a prefix: with PREFERRED the locale's path fits as well, LONGEST is what the loader's path allows.
+# Characters of a prefix: with PREFERRED the locale's path fits as well, LONGEST is what the
+# loader's path allows.
 PREFERRED, LONGEST = 10, 21
 SHORTEST_NAME, LONGEST_NAME = 2, 8  # characters of the digest in it
 NAMES = 4  # tried in each directory: another runtime, or anything else, may have a short one
@@ -70,7 +73,8 @@ for tool in {TOOLS}; do
 done
 """
 
-# With the checksums as input: whether the runtime is whole, else how much of it has arrived. Makes its directory.
+# With the checksums as input: whether the runtime is whole, else how much of it has arrived. Makes
+# its directory.
 CHECK = """
 umask 077
 mkdir "$prefix" 2>/dev/null && say made .
@@ -101,7 +105,8 @@ APPEND = """
 umask 077
 cd "$prefix" && cat >>"$part" && say arrived "$(wc -c <"$part")"
 """
-# With the checksums as input. The files are made beside and moved: another upload may be doing the same.
+# With the checksums as input. The files are made beside and moved: another upload may be doing the
+# same.
 INSTALL = """
 umask 077
 cd "$prefix" || exit
@@ -121,8 +126,9 @@ elif mkdir "$new" && gzip -dc <"$part" | (cd "$new" && tar -xf -) && (cd "$new" 
 fi
 rm -rf "$new" "$part"
 """
-# Python code, with this upload's and other directories as arguments: removes other uploads in those, unless a process
-# runs from them. Programs are compared by inode: one of another container may have the same path. No single quotes.
+# Python code, with this upload's and other directories as arguments: removes other uploads in
+# those, unless a process runs from them. Programs are compared by inode: one of another container
+# may have the same path. No single quotes.
 REMOVE_UNUSED = f"""
 import os, shutil, sys, time
 def identities(paths):
@@ -145,7 +151,8 @@ for base in sys.argv[2:]:
         if is_old and not is_used and not entry.is_symlink() and path != sys.argv[1]:
             shutil.rmtree(path, ignore_errors=True)
 """
-# Removes this upload's part, and the directory only if this upload made it and no other one uses it.
+# Removes this upload's part, and the directory only if this upload made it and no other one uses
+# it.
 REMOVE = """
 if [ ! -O "$prefix" ] || [ -L "$prefix" ]; then exit; fi
 rm -rf "$prefix/$part" "$prefix/$part.new"
@@ -155,7 +162,8 @@ if [ "$made" ] && [ ! -e "$1" ]; then rm -rf "$prefix"; fi
 
 
 class UploadChoice(RuntimeChoice):
-    """The choice for one start in an environment that is reached by `ask`, to which the runtime is uploaded.
+    """The choice for one start in an environment that is reached by `ask`, to which the runtime is
+    uploaded.
 
     A call of `ask` gets at most `size` bytes. `subject` names the environment in errors.
     """
@@ -176,7 +184,11 @@ class UploadChoice(RuntimeChoice):
 
     def configured(self, config: ResidentConfig) -> ResidentConfig:
         """The same for the programs that were chosen."""
-        own = {"last_path": os.path.dirname(self.bash), "keep_path": True} if NO_BASH in self.lacks else {}
+        own = (
+            {"last_path": os.path.dirname(self.bash), "keep_path": True}
+            if NO_BASH in self.lacks
+            else {}
+        )
         return msgspec.structs.replace(
             config, bash=self.bash, runtime=self.description, needs_ctypes=self.needs_ctypes, **own
         )
@@ -184,7 +196,10 @@ class UploadChoice(RuntimeChoice):
     @property
     def place(self) -> dict[str, str]:
         """Fields of a record."""
-        return {**super().place, **({} if self.runtime is None else {"prefix": self.runtime.prefix})}
+        return {
+            **super().place,
+            **({} if self.runtime is None else {"prefix": self.runtime.prefix}),
+        }
 
 
 class Host(NamedTuple):
@@ -208,16 +223,18 @@ class Damaged(EnvironmentUnavailable):
 
 
 class Taken(Exception):
-    """Something else is at the path of the runtime: another user's, another runtime, or a directory of no runtime."""
+    """Something else is at the path of the runtime: another user's, another runtime, or a directory
+    of no runtime.
+    """
 
 
 async def upload(ask: Ask, *, size: int, subject: str, given: str | None = None) -> Runtime:
     """The runtime in an environment that has a shell, uploaded if it is not there or not whole.
 
-    A call of `ask` gets at most `size` bytes. `subject` names the environment in errors. `given` is the directory of a
-    runtime for the environment's architecture; None: this machine's. Raises
-    EnvironmentUnavailable, after which nothing is left there, and the errors of `ask`, after which another upload goes
-    on where this one ended.
+    A call of `ask` gets at most `size` bytes. `subject` names the environment in errors. `given` is
+    the directory of a runtime for the environment's architecture; None: this machine's. Raises
+    EnvironmentUnavailable, after which nothing is left there, and the errors of `ask`, after which
+    another upload goes on where this one ended.
     """
     host = await _look(ask, subject)
     if given is None and host.machine != platform.machine():
@@ -232,8 +249,11 @@ async def upload(ask: Ask, *, size: int, subject: str, given: str | None = None)
         if len(prefix) > longest or (runtime is not None and len(prefix) != len(runtime.prefix)):
             continue  # a given runtime's strings are replaced by others of the same length
         try:
-            cargo = await (_own(prefix) if runtime is None else asyncio.to_thread(_moved, runtime, prefix))
-        except CannotBuild as error:  # perhaps only because the prefix is too long for a file of this machine
+            cargo = await (
+                _own(prefix) if runtime is None else asyncio.to_thread(_moved, runtime, prefix)
+            )
+        # perhaps only because the prefix is too long for a file of this machine
+        except CannotBuild as error:
             longest, failure = len(prefix) - 1, error
             continue
         transfer = _Transfer(ask, cargo, size, subject, host.bases)
@@ -264,18 +284,26 @@ async def _look(ask: Ask, subject: str) -> Host:
             f"{subject} lacks {', '.join(said['lacks'])}: an upload needs sh {TOOLS}; {ADVICE}"
         )
     (machine,), (user,) = said["machine"], said["user"]
-    bases = tuple(base.removesuffix("/") for base in said.get("base", []) if re.fullmatch(r"[\w./+-]*", base, re.ASCII))
+    bases = tuple(
+        base.removesuffix("/")
+        for base in said.get("base", [])
+        if re.fullmatch(r"[\w./+-]*", base, re.ASCII)
+    )
     return Host(machine, user, bases)
 
 
 def _prefixes(host: Host, identity: str) -> Iterator[str]:
     """Paths for a runtime there: first those that are short enough for all of its strings."""
-    name = base64.urlsafe_b64encode(hashlib.sha256(f"{host.user} {identity}".encode()).digest()).decode()
+    name = base64.urlsafe_b64encode(
+        hashlib.sha256(f"{host.user} {identity}".encode()).digest()
+    ).decode()
     for limit in (PREFERRED, LONGEST):
         for base in host.bases:
             room = min(limit - len(f"{base}/.h"), LONGEST_NAME)
             if room >= SHORTEST_NAME:
-                yield from (f"{base}/.h{name[at : at + room]}" for at in range(0, NAMES * room, room))
+                yield from (
+                    f"{base}/.h{name[at : at + room]}" for at in range(0, NAMES * room, room)
+                )
 
 
 async def _own(prefix: str) -> Cargo:
@@ -285,13 +313,18 @@ async def _own(prefix: str) -> Cargo:
     async def pack() -> bytes:
         return (await packed(runtime)).read_bytes()
 
-    return Cargo(runtime, {name: sha256 for name, (_, sha256) in _manifest(runtime).files.items()}, pack)
+    return Cargo(
+        runtime, {name: sha256 for name, (_, sha256) in _manifest(runtime).files.items()}, pack
+    )
 
 
 def _moved(runtime: Runtime, prefix: str) -> Cargo:
     """A runtime for another prefix of the same length."""
     old, new = runtime.prefix.encode(), prefix.encode()
-    files = {name: Path(runtime.directory, name).read_bytes().replace(old, new) for name in _manifest(runtime).files}
+    files = {
+        name: Path(runtime.directory, name).read_bytes().replace(old, new)
+        for name in _manifest(runtime).files
+    }
 
     async def pack() -> bytes:
         return await asyncio.to_thread(_archive, runtime.directory, files)
@@ -305,12 +338,17 @@ def _manifest(runtime: Runtime) -> Manifest:
 
 
 def _archive(directory: str, files: Mapping[str, bytes]) -> bytes:
-    """A .tar.gz of contents, with the modes of the files in the directory; the same for the same contents."""
+    """A .tar.gz of contents, with the modes of the files in the directory; the same for the same
+    contents.
+    """
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w") as archive:
         for name, data in sorted(files.items()):
             member = tarfile.TarInfo(name)
-            member.size, member.mode = len(data), os.stat(os.path.join(directory, name)).st_mode & 0o777
+            member.size, member.mode = (
+                len(data),
+                os.stat(os.path.join(directory, name)).st_mode & 0o777,
+            )
             archive.addfile(member, io.BytesIO(data))
     return gzip.compress(whole.getvalue(), mtime=0)
 
@@ -318,7 +356,9 @@ def _archive(directory: str, files: Mapping[str, bytes]) -> bytes:
 class _Transfer:
     """One upload of a runtime."""
 
-    def __init__(self, ask: Ask, cargo: Cargo, size: int, subject: str, bases: Sequence[str]) -> None:
+    def __init__(
+        self, ask: Ask, cargo: Cargo, size: int, subject: str, bases: Sequence[str]
+    ) -> None:
         self._ask, self._cargo, self._size, self._subject = ask, cargo, size, subject
         self._bases = " ".join(f"{base}/" for base in bases)  # where others may lie
         self._runtime = cargo.runtime
@@ -355,7 +395,11 @@ class _Transfer:
         data = await self._cargo.pack()
         arrived = int(said.get("arrived", ["0"])[-1])
         arrived = arrived if arrived <= len(data) else 0
-        log.info("uploading the portable runtime to %s: %.1f MB", self._subject, (len(data) - arrived) / 1e6)
+        log.info(
+            "uploading the portable runtime to %s: %.1f MB",
+            self._subject,
+            (len(data) - arrived) / 1e6,
+        )
         if not arrived:
             await self._do('cd "$prefix" && rm -f "$part"\n')
         for part in _parts(data[arrived:], self._size):
@@ -364,7 +408,9 @@ class _Transfer:
             if said.get("arrived") != [str(arrived)]:
                 raise await self._failure("a part of it was not written", said)
         whole = hashlib.sha256(data).hexdigest()
-        said = await self._do(INSTALL, self._sums, whole=whole, bases=self._bases, remove_unused=REMOVE_UNUSED)
+        said = await self._do(
+            INSTALL, self._sums, whole=whole, bases=self._bases, remove_unused=REMOVE_UNUSED
+        )
         if "damaged" in said:
             await self._remove()
             raise Damaged(f"{self._subject}: the runtime was damaged on its way there; try again")
@@ -399,8 +445,12 @@ def _parts(data: bytes, size: int) -> Iterator[bytes]:
 
 
 def _script(script: str, **variables: str) -> str:
-    """A script with its variables and `say`. Errors are a part of its output, and it always succeeds."""
-    values = "".join(f"{name}='{value}'\n" for name, value in variables.items())  # without quotes, see `_look`
+    """A script with its variables and `say`.
+
+    Errors are a part of its output, and it always succeeds.
+    """
+    # without quotes, see `_look`
+    values = "".join(f"{name}='{value}'\n" for name, value in variables.items())
     return f"exec 2>&1\n{values}say() {{ printf '%s%s %s\\n' '{FOUND}' \"$@\"; }}\n({script})\n:\n"
 
 

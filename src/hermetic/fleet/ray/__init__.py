@@ -1,4 +1,5 @@
-"""Environments on the nodes of a Ray cluster: a host actor per node opens, serves and ends them there.
+"""Environments on the nodes of a Ray cluster: a host actor per node opens, serves and ends them
+there.
 
 Ray places and finds; Hermetic runs on each node as on any machine. `RayBackend` is the kind `ray`.
 """

@@ -1,4 +1,6 @@
-"""The kind `ray`, and a fleet of it: environments on nodes, opened and reached through the host actor of each node."""
+"""The kind `ray`, and a fleet of it: environments on nodes, opened and reached through the host
+actor of each node.
+"""
 
 import asyncio
 import contextlib
@@ -33,7 +35,8 @@ class RayOptions(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}  # of that kind
     address: str | None = None  # of the cluster; None: the one that this machine belongs to
     namespace: str = "hermetic"  # of the host actors
-    stream: Literal["auto", "tcp", "calls"] = "auto"  # how bytes travel; auto: by TCP where the node can be reached
+    # how bytes travel; auto: by TCP where the node can be reached
+    stream: Literal["auto", "tcp", "calls"] = "auto"
     cwd: str | None = None
     env: dict[str, str] = {}
     startup: Seconds = CALLED_START  # for the environment to answer
@@ -79,16 +82,22 @@ class RayBackend:
     def isolation(self) -> Isolation:
         """That of the kind inside, as seen from a node; the node is another machine, or this one."""
         inner = self._inner.isolation
-        return msgspec.structs.replace(inner, kind=self.kind, notes=(*inner.notes, f"{inner.kind} on a node of Ray"))
+        return msgspec.structs.replace(
+            inner, kind=self.kind, notes=(*inner.notes, f"{inner.kind} on a node of Ray")
+        )
 
     @classmethod
     async def doctor(cls) -> Finding:
         """Checks the package; no cluster is asked."""
         if problem := no_package():
             return missing(problem)
-        return Finding(state="ok", found=f"ray {importlib.metadata.version('ray')}; no cluster was asked")
+        return Finding(
+            state="ok", found=f"ray {importlib.metadata.version('ray')}; no cluster was asked"
+        )
 
-    async def start(self, *, id: str, directory: str, spool: str | None, token: bytes, label: str) -> Started:
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
         """Opens an environment on the node with most room. Raises EnvironmentUnavailable."""
         name, until, pause = new_resident_id(id), time.monotonic() + self.chosen.pending, FULL_PAUSE
         while True:
@@ -106,13 +115,21 @@ class RayBackend:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _hosts(self) -> list[tuple[Node, HostState]]:
-        """The nodes with free units, best first: those that have the image, then those with most room."""
+        """The nodes with free units, best first: those that have the image, then those with most
+        room.
+        """
         nodes = await self._cluster.nodes()
         states = await asyncio.gather(*map(self._state, nodes))
         image = str(self.chosen.options.get("image", ""))
-        found = [(node, state) for node, state in zip(nodes, states, strict=True) if state is not None and state.free]
+        found = [
+            (node, state)
+            for node, state in zip(nodes, states, strict=True)
+            if state is not None and state.free
+        ]
         # Weighed by chance: callers that look at the same moment do not all take the same node.
-        return sorted(found, key=lambda one: (image not in one[1].images, -one[1].free * random.random()))
+        return sorted(
+            found, key=lambda one: (image not in one[1].images, -one[1].free * random.random())
+        )
 
     async def _state(self, node: Node) -> HostState | None:
         with contextlib.suppress(Unreachable):
@@ -121,13 +138,17 @@ class RayBackend:
         return None
 
     async def _start_on(self, node: Node, name: str, token: bytes) -> Started | None:
-        """None where the node is full, or did not answer. Raises EnvironmentUnavailable where the kind fails."""
+        """None where the node is full, or did not answer.
+
+        Raises EnvironmentUnavailable where the kind fails.
+        """
         host = await self._cluster.host(node)
         asked = host.open.remote(name, self.chosen.inside, self._inner_options(), token)
         try:
             record, problem = await self._cluster.ask(asked, self.chosen.startup)
         except BaseException as error:
-            with contextlib.suppress(EnvironmentUnavailable):  # it may have been opened; else its lease ends it
+            # it may have been opened; else its lease ends it
+            with contextlib.suppress(EnvironmentUnavailable):
                 await self._cluster.ask(host.end.remote(name))
             if isinstance(error, Unreachable):
                 return None
@@ -138,9 +159,13 @@ class RayBackend:
             raise EnvironmentUnavailable(f"ray node {node.address}: {problem}")
         place = {"node": node.id, "address": node.address, "name": name}
         return Started(
-            socket=record["socket"], pid=record["pid"], guardian=record["guardian"], resident=record["resident"],
-            place=place, notes=tuple(record["notes"]),
-        )  # fmt: skip
+            socket=record["socket"],
+            pid=record["pid"],
+            guardian=record["guardian"],
+            resident=record["resident"],
+            place=place,
+            notes=tuple(record["notes"]),
+        )
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A stream to the resident. Raises ConnectionRefusedError where its node is dead."""
@@ -154,7 +179,9 @@ class RayBackend:
                 raise
             except (OSError, TimeoutError) as error:
                 if self.chosen.stream == "tcp":
-                    raise Unreachable(f"ray: {address}:{port} cannot be reached: {error}") from error
+                    raise Unreachable(
+                        f"ray: {address}:{port} cannot be reached: {error}"
+                    ) from error
         return await by_calls(self._cluster, host, name)
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
@@ -184,15 +211,37 @@ class RayBackend:
 
 
 class RayFleet(Fleet):
-    """A fleet whose environments are on the nodes of a Ray cluster; `kind` and `options` are those of each node."""
+    """A fleet whose environments are on the nodes of a Ray cluster; `kind` and `options` are those
+    of each node.
+    """
 
     def __init__(
-        self, kind: str = "local", *, address: str | None = None, warm: int = 0, idle: float | None = 300.0,
-        starts: int = 8, pending: float = 0.0, stream: str = "auto", **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        kind: str = "local",
+        *,
+        address: str | None = None,
+        warm: int = 0,
+        idle: float | None = 300.0,
+        starts: int = 8,
+        pending: float = 0.0,
+        stream: str = "auto",
+        **options: Any,
+    ) -> None:
         """The same arguments as of Fleet, and those of the kind `ray`."""
-        common = {name: options.pop(name) for name in ("lease", "unattended", "cwd", "env", "setup") if name in options}
+        common = {
+            name: options.pop(name)
+            for name in ("lease", "unattended", "cwd", "env", "setup")
+            if name in options
+        }
         super().__init__(
-            "ray", warm=warm, idle=idle, starts=starts, inside=kind, options=options, address=address,
-            pending=pending, stream=stream, **common,
-        )  # fmt: skip
+            "ray",
+            warm=warm,
+            idle=idle,
+            starts=starts,
+            inside=kind,
+            options=options,
+            address=address,
+            pending=pending,
+            stream=stream,
+            **common,
+        )

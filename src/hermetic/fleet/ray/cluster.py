@@ -72,12 +72,18 @@ class Cluster:
             try:
                 self._check_listener()
                 ray.init(
-                    address=self._address or "auto", namespace=self._namespace, log_to_driver=False,
-                    logging_level="ERROR", configure_logging=False,
-                )  # fmt: skip
-            except Exception as error:  # ConnectionError, RuntimeError, and what a library of Ray's raises
+                    address=self._address or "auto",
+                    namespace=self._namespace,
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                    configure_logging=False,
+                )
+            # ConnectionError, RuntimeError, and what a library of Ray's raises
+            except Exception as error:
                 message = f"ray: no cluster answers at {self._address or 'auto'}: {error}"
-                raise Unreachable(f"{message}; start one (ray start --head), or set the option address") from error
+                raise Unreachable(
+                    f"{message}; start one (ray start --head), or set the option address"
+                ) from error
         return ray
 
     def _check_listener(self) -> None:
@@ -100,10 +106,16 @@ class Cluster:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         actor = ray.remote(Host).options(
-            name=f"host/{node.id}", namespace=self._namespace, lifetime="detached", get_if_exists=True,
-            num_cpus=0, max_concurrency=1000, max_restarts=-1, max_task_retries=0,
+            name=f"host/{node.id}",
+            namespace=self._namespace,
+            lifetime="detached",
+            get_if_exists=True,
+            num_cpus=0,
+            max_concurrency=1000,
+            max_restarts=-1,
+            max_task_retries=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
-        )  # fmt: skip
+        )
         return actor.remote(node.id, node.address, node.units)
 
     async def _in_thread(self, work: Callable[[], R]) -> R:

@@ -1,6 +1,8 @@
-"""Host actor: Hermetic on one node of a Ray cluster. It keeps nothing that a restarted one does not find again.
+"""Host actor: Hermetic on one node of a Ray cluster. It keeps nothing that a restarted one does not
+find again.
 
-The records of the node are its memory: an environment is one of this host by the beginning of its task.
+The records of the node are its memory: an environment is one of this host by the beginning of its
+task.
 """
 
 import asyncio
@@ -35,7 +37,10 @@ class HostState(NamedTuple):
 
 
 class Host:
-    """The actor. All its methods are calls of Ray, which may run at the same time and in any order."""
+    """The actor.
+
+    All its methods are calls of Ray, which may run at the same time and in any order.
+    """
 
     def __init__(self, node: str, address: str, units: int) -> None:
         self._prefix = f"ray.{node}."
@@ -51,14 +56,18 @@ class Host:
     async def state(self) -> HostState:
         """Free units, and images that were used here."""
         records = self._records()
-        self._images.update(str(record.options["image"]) for record in records if record.options.get("image"))
+        self._images.update(
+            str(record.options["image"]) for record in records if record.options.get("image")
+        )
         names = {record.task for record in records} | self._opening
         return HostState(max(0, self._units - len(names)), frozenset(self._images))
 
     async def open(
         self, name: str, kind: str, options: Mapping[str, Any], token: bytes
     ) -> tuple[dict[str, Any] | None, str]:
-        """Opens an environment, or finds the one of an earlier call; its record, or None and what is wrong."""
+        """Opens an environment, or finds the one of an earlier call; its record, or None and what
+        is wrong.
+        """
         if (await self.state()).free <= 0:
             return None, "full"
         task = self._prefix + name
@@ -99,7 +108,11 @@ class Host:
         return [str(record.task).removeprefix(self._prefix) for record in self._records()]
 
     def _records(self) -> list[EnvironmentRecord]:
-        return [record for record in Records(runtime_root()).all() if (record.task or "").startswith(self._prefix)]
+        return [
+            record
+            for record in Records(runtime_root()).all()
+            if (record.task or "").startswith(self._prefix)
+        ]
 
     async def _reached(self, name: str) -> socket.socket:
         record = Records(runtime_root()).of_task(self._prefix + name)
@@ -109,7 +122,9 @@ class Host:
 
     # -- streams over TCP
     async def ticket(self, name: str) -> tuple[str, int, bytes]:
-        """Where a stream to the environment can be had by a TCP connection that begins with a ticket."""
+        """Where a stream to the environment can be had by a TCP connection that begins with a
+        ticket.
+        """
         async with self._starting:
             if self._server is None:
                 self._server = await asyncio.start_server(self._serve, self._address, 0)
@@ -154,7 +169,10 @@ class Host:
         return id
 
     async def push(self, id: str, data: bytes) -> bool:
-        """Writes to a stream; the caller waits for one call before it makes the next. False where it has ended."""
+        """Writes to a stream; the caller waits for one call before it makes the next.
+
+        False where it has ended.
+        """
         try:
             await asyncio.get_running_loop().sock_sendall(self._streams[id], data)
         except (KeyError, OSError):
@@ -162,10 +180,16 @@ class Host:
         return True
 
     async def pull(self, id: str) -> bytes | None:
-        """What has come; empty after some seconds without any, None at the end. One call at a time."""
+        """What has come; empty after some seconds without any, None at the end.
+
+        One call at a time.
+        """
         try:
             async with asyncio.timeout(PULL_SECONDS):
-                return await asyncio.get_running_loop().sock_recv(self._streams[id], 16 * PIECE) or None
+                return (
+                    await asyncio.get_running_loop().sock_recv(self._streams[id], 16 * PIECE)
+                    or None
+                )
         except TimeoutError:
             return b""
         except (KeyError, OSError):
@@ -175,7 +199,8 @@ class Host:
         """Closes a stream by calls."""
         if stream := self._streams.pop(id, None):
             with contextlib.suppress(OSError):
-                stream.shutdown(socket.SHUT_RDWR)  # a pending read ends before the descriptor is closed
+                # a pending read ends before the descriptor is closed
+                stream.shutdown(socket.SHUT_RDWR)
             await asyncio.sleep(0)
             stream.close()
 

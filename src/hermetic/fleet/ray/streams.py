@@ -1,4 +1,6 @@
-"""Streams to an environment on a node of Ray: a TCP connection to its host actor, else calls of that actor."""
+"""Streams to an environment on a node of Ray: a TCP connection to its host actor, else calls of
+that actor.
+"""
 
 import asyncio
 import contextlib
@@ -13,7 +15,10 @@ _pumps: set["asyncio.Task[None]"] = set()  # the event loop itself holds tasks b
 
 
 async def by_tcp(address: str, port: int, ticket: bytes, seconds: float) -> socket.socket:
-    """A connection that the host carries on. Raises ConnectionRefusedError where the resident is gone, OSError."""
+    """A connection that the host carries on.
+
+    Raises ConnectionRefusedError where the resident is gone, OSError.
+    """
     loop = asyncio.get_running_loop()
     stream = socket.socket()
     stream.setblocking(False)
@@ -37,7 +42,10 @@ async def by_tcp(address: str, port: int, ticket: bytes, seconds: float) -> sock
 
 
 async def by_calls(cluster: Cluster, host: Any, name: str) -> socket.socket:
-    """One end of a pair, whose other end is carried by calls. Raises ConnectionRefusedError, Unreachable."""
+    """One end of a pair, whose other end is carried by calls.
+
+    Raises ConnectionRefusedError, Unreachable.
+    """
     id = await cluster.ask(host.connect.remote(name))
     if not id:
         raise ConnectionRefusedError("its resident has ended")
@@ -51,7 +59,9 @@ async def by_calls(cluster: Cluster, host: Any, name: str) -> socket.socket:
 
 
 async def _pump(cluster: Cluster, host: Any, id: str, end: socket.socket) -> None:
-    """Both directions; each waits for one call before it makes the next, since calls are not kept in order."""
+    """Both directions; each waits for one call before it makes the next, since calls are not kept
+    in order.
+    """
     tasks = [asyncio.ensure_future(way(cluster, host, id, end)) for way in (_up, _down)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -130,7 +130,9 @@ class Invocation(msgspec.Struct, eq=False):
             chosen = self.args[int(where[:-1] or 0) :]
         else:
             chosen = [self.keywords[where]] if where in self.keywords else []
-        return [item for one in chosen for item in (items_of(one) if isinstance(one, list) else [one])]
+        return [
+            item for one in chosen for item in (items_of(one) if isinstance(one, list) else [one])
+        ]
 
     def command(self, like: str) -> list[str]:
         """The words of a shell command with arguments put in; none where an argument is missing."""

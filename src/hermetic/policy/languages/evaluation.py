@@ -40,7 +40,14 @@ from .values import (
 )
 
 # Kinds of results, and where the text that they hold comes from.
-KINDS = {"net": NET, "socket": NET, "secret": SECRET, "output": LOCAL, "decoded": DECODED, "file": FILE}
+KINDS = {
+    "net": NET,
+    "socket": NET,
+    "secret": SECRET,
+    "output": LOCAL,
+    "decoded": DECODED,
+    "file": FILE,
+}
 ENVIRONMENT = Obj("environ", text=SECRET)
 # Calls of a network library that send, others only set it up.
 _SENDS = re.compile(
@@ -49,9 +56,11 @@ _SENDS = re.compile(
 )
 _NOT_SENT = ("headers", "auth", "timeout", "cookies", "cert", "verify", "Authorization")
 _SHELLS = re.compile(r"(/\S*/)?(ba|z|da|k|a|tc|c|fi)?sh|cmd(\.exe)?|powershell(\.exe)?")
-_BACKGROUND = re.compile(r"(?<![&>|\\])&\s*($|[^&>\d\s])")  # a command of the shell that nothing waits for
+# a command of the shell that nothing waits for
+_BACKGROUND = re.compile(r"(?<![&>|\\])&\s*($|[^&>\d\s])")
 _THEMSELVES = ("__call__", "__func__", "__wrapped__")  # attributes called like the function
-_HANDED_OVER_UNUSED = ("spec", "spec_set", "bound", "autospec", "target")  # keywords that do not call a function
+# keywords that do not call a function
+_HANDED_OVER_UNUSED = ("spec", "spec_set", "bound", "autospec", "target")
 
 
 class Evaluation:
@@ -65,7 +74,8 @@ class Evaluation:
         self.depth = depth
         self.table = table_of(language)
         self.names: dict[str, Value] = {}
-        self.attributes: dict[str, Value] = {}  # assigned to an attribute of that name, of any object
+        # assigned to an attribute of that name, of any object
+        self.attributes: dict[str, Value] = {}
         self.loop = 0  # loops around the current place
         self.endless = 0  # those that neither end nor wait
         self.conditional = 0  # branches around the current place
@@ -192,7 +202,9 @@ class Evaluation:
         """A call of a function that the text defines."""
         return UNKNOWN
 
-    def of_class(self, function: Class | Instance, args: list[Value], keywords: dict[str, Value]) -> Value:
+    def of_class(
+        self, function: Class | Instance, args: list[Value], keywords: dict[str, Value]
+    ) -> Value:
         """A call of a class that the text defines, or of an object of it."""
         return UNKNOWN
 
@@ -208,7 +220,9 @@ class Evaluation:
                 if machine.probe_argv(argv, shell):
                     self.call.run(argv, stdin="")
 
-    def named(self, name: str, owner: Obj | None, args: list[Value], keywords: dict[str, Value]) -> Value:
+    def named(
+        self, name: str, owner: Obj | None, args: list[Value], keywords: dict[str, Value]
+    ) -> Value:
         """A call by its dotted name."""
         made = Invocation(name, owner, args, keywords)
         row = self.table.find(name)
@@ -216,7 +230,9 @@ class Evaluation:
             return self.apply(row, made)
         decodes = re.search(r"decode|decompress|decrypt|unhex", made.last) is not None
         if made.last == "decode":
-            decodes = bool(args) and re.match(r"rot|hex|base|zip|bz2|uu", text_of(args[0])) is not None
+            decodes = (
+                bool(args) and re.match(r"rot|hex|base|zip|bz2|uu", text_of(args[0])) is not None
+            )
         held = owner.text if owner is not None else ""
         return Obj(name, None, held + made.marks + DECODED * decodes)
 
@@ -388,14 +404,18 @@ class Evaluation:
     def hand_over(self, callee: str, args: list[Value], keywords: dict[str, Value]) -> None:
         """Harmful functions among the arguments of a callee that may call them."""
         row = self.table.find(callee)
-        if callee.rpartition(".")[2] in self.looks_only or (row is not None and row.calls is not None):
+        if callee.rpartition(".")[2] in self.looks_only or (
+            row is not None and row.calls is not None
+        ):
             placed: list[tuple[Value, list[Value]]] = []
         else:
             placed = [(arg, args[at + 1 : at + 9]) for at, arg in enumerate(args)]
         given = keywords.get("args")
         behind: list[Value] = given if isinstance(given, list) and given else [UNKNOWN]
         named = [(one, behind) for key, one in keywords.items() if key not in _HANDED_OVER_UNUSED]
-        for value, rest in [*placed, *named] if callee.rpartition(".")[2] not in self.looks_only else ():
+        for value, rest in (
+            [*placed, *named] if callee.rpartition(".")[2] not in self.looks_only else ()
+        ):
             for one in self.harmful_in(value):
                 if isinstance(one, Obj):
                     self.named(one.call, one, [], {})
@@ -422,12 +442,18 @@ class Evaluation:
         self.forked.update(self.active)
         if self.endless or (self.loop and row.forks == "loop"):
             self.report("fork-bomb", "starts processes without end")
-        held = [item for arg in args for item in (items_of(arg) if isinstance(arg, list) else [arg])]
-        if any(isinstance(one, Name) and one in ("__file__", "__filename", "__FILE__") for one in held):
+        held = [
+            item for arg in args for item in (items_of(arg) if isinstance(arg, list) else [arg])
+        ]
+        if any(
+            isinstance(one, Name) and one in ("__file__", "__filename", "__FILE__") for one in held
+        ):
             self.report("fork-bomb", "starts copies of itself")
 
     def reach(self, row: Row, made: Invocation) -> str:
-        """Addresses that a call reaches, and what it sends there; gives what comes from a local file."""
+        """Addresses that a call reaches, and what it sends there; gives what comes from a local
+        file.
+        """
         self.network = True
         self.socket = self.socket or row.gives == "socket"
         if self.has_shell:
@@ -436,7 +462,9 @@ class Evaluation:
             pair = value[0] if isinstance(value, list) and len(value) >= 2 else value
             if is_text(pair):
                 check_address(self.call, text_of(pair))
-        sent = marks_of([*made.args, *(one for key, one in made.keywords.items() if key not in _NOT_SENT)])
+        sent = marks_of(
+            [*made.args, *(one for key, one in made.keywords.items() if key not in _NOT_SENT)]
+        )
         is_secret = SECRET in sent or (TOKEN in sent and not made.keywords.get("headers"))
         if row.send is not None and _SENDS.match(made.last) and is_secret:
             self.report_sent()

@@ -177,7 +177,9 @@ FOLDS: dict[str, Fold] = {
     "join_paths": join_paths,
     "path": lambda args, shell: Obj("Path", join_paths(args, shell) if args else "."),
     "expand": lambda args, shell: expand(text_of(args[0]), shell),
-    "same": lambda args, _: text_of(args[0]) if isinstance(args[0], Obj) and args[0].path else args[0],
+    "same": lambda args, _: (
+        text_of(args[0]) if isinstance(args[0], Obj) and args[0].path else args[0]
+    ),
     "directory": lambda args, _: text_of(args[0]).rpartition("/")[0] or ".",
     "list": _list,
     "bytes": _octets,

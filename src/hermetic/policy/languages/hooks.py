@@ -46,7 +46,11 @@ def _mounts(volumes: Value) -> list[tuple[str, str]]:
     if isinstance(volumes, dict):
         return [(path, "/host") for path in volumes if path.startswith(("/", "~"))]
     texts = [text_of(one) for one in volumes] if isinstance(volumes, list) else []
-    return [(text.partition(":")[0], text.partition(":")[2]) for text in texts if text.startswith(("/", "~"))]
+    return [
+        (text.partition(":")[0], text.partition(":")[2])
+        for text in texts
+        if text.startswith(("/", "~"))
+    ]
 
 
 class Hooks(Evaluation):
@@ -62,7 +66,9 @@ class Hooks(Evaluation):
             return found
         if made.owner is not None and made.owner.path is not None:
             args = [made.owner.path, *args]
-        path = text_of(args[0] if args else made.keywords.get("file", made.keywords.get("name", "")))
+        path = text_of(
+            args[0] if args else made.keywords.get("file", made.keywords.get("name", ""))
+        )
         mode = args[1] if len(args) > 1 else made.keywords.get("mode", "r")
         if made.name == "os.open":
             mode = "r" if isinstance(mode, Name) and mode.endswith("O_RDONLY") else "w"
@@ -75,8 +81,14 @@ class Hooks(Evaluation):
         return Obj("file", None, self.call.input() if path.isdigit() else self.read(path))
 
     def _open_perl(self, words: list[str]) -> Value:
-        mode, path = (words[0].strip(), words[1]) if len(words) > 1 else ("", words[0].strip() if words else "")
-        if not mode and (glued := re.match(r"(\+?[<>]{1,2}|\|)\s*(.*)|(.*?)\s*(\|)$", path, re.DOTALL)):
+        mode, path = (
+            (words[0].strip(), words[1])
+            if len(words) > 1
+            else ("", words[0].strip() if words else "")
+        )
+        if not mode and (
+            glued := re.match(r"(\+?[<>]{1,2}|\|)\s*(.*)|(.*?)\s*(\|)$", path, re.DOTALL)
+        ):
             mode, path = glued[1] or glued[4], glued[2] or glued[3] or ""
         if "|" in mode:
             self.shell(path if len(words) < 3 else " ".join([path, *words[2:]]))
@@ -122,7 +134,9 @@ class Hooks(Evaluation):
         return None
 
     def hook_unpickle(self, made: Invocation) -> Value:
-        """An object is loaded; one that the text made itself, or that a local file holds, is not new code."""
+        """An object is loaded; one that the text made itself, or that a local file holds, is not
+        new code.
+        """
         first = made.args[0] if made.args else UNKNOWN
         if isinstance(first, Obj):
             made_here = first.call.endswith(("dumps", "dump", "getvalue"))
@@ -138,7 +152,9 @@ class Hooks(Evaluation):
         if NET in marks_of(first) or re.match(r"(https?|ftp|data):", text):
             self.report("run-download", "runs code that an address names")
         elif text and is_plain(text):
-            return Name(text.removeprefix("node:").removeprefix("@").replace("/promises", ".promises"))
+            return Name(
+                text.removeprefix("node:").removeprefix("@").replace("/promises", ".promises")
+            )
         elif self.language == "python":
             self.report("run-unknown", "imports a module whose made.name is hidden")
         return UNKNOWN
@@ -168,7 +184,9 @@ class Hooks(Evaluation):
 
     def hook_fileinput(self, made: Invocation) -> Value:
         """`fileinput.input(files, inplace=True)` rewrites the files."""
-        for value in [*made.args, made.keywords.get("files")] if made.keywords.get("inplace") else ():
+        for value in (
+            [*made.args, made.keywords.get("files")] if made.keywords.get("inplace") else ()
+        ):
             for path in value if isinstance(value, list) else [value] if value is not None else []:
                 write(self.call, text_of(path))
         return UNKNOWN
@@ -176,7 +194,9 @@ class Hooks(Evaluation):
     def hook_socket(self, made: Invocation) -> Value:
         """A method of a connection, or a function that is given one."""
         method = made.name.rpartition(".")[2]
-        if made.owner is None and not any(isinstance(one, Obj) and "socket" in one.call for one in made.args):
+        if made.owner is None and not any(
+            isinstance(one, Obj) and "socket" in one.call for one in made.args
+        ):
             if (
                 made.args
                 and isinstance(made.args[0], Obj)
@@ -185,18 +205,24 @@ class Hooks(Evaluation):
                 and len(made.args) > 1
             ):
                 self.remember(made.args[0].path, text_of(made.args[1]))  # fwrite to a file
-            return Obj("socket" if made.name.startswith("socket") else made.name, text=marks_of(made.args))
+            return Obj(
+                "socket" if made.name.startswith("socket") else made.name, text=marks_of(made.args)
+            )
         self.socket = self.network = True
         for value in made.args if method in ("connect", "connect_ex", "sendto") else ():
             pair = value[0] if isinstance(value, list) and value else value
             if is_text(pair):
                 check_address(self.call, text_of(pair))
-        if SECRET in marks_of(made.args) and re.match(r"send|write|puts|print|end|fwrite|fputs|socket_", method):
+        if SECRET in marks_of(made.args) and re.match(
+            r"send|write|puts|print|end|fwrite|fputs|socket_", method
+        ):
             self.report_sent()
         return Obj("net" if method == "makefile" else "socket", text=NET)
 
     def hook_duplicate(self, made: Invocation) -> Value:
-        """A file descriptor put in place of another; a socket in place of standard input is a shell's."""
+        """A file descriptor put in place of another; a socket in place of standard input is a
+        shell's.
+        """
         if self.socket:
             self.report("reverse-shell", "connects a shell to another machine")
         return None
@@ -242,7 +268,11 @@ class Hooks(Evaluation):
             return [Obj("Path", f"{made.owner.path.rstrip('/')}/{pattern}")]
         self.lists_processes = self.lists_processes or first.startswith("/proc")
         if "glob" in last or last == "[]":
-            return [text_of(one).replace("*", _STAR).replace("?", "\ue011") for one in items_of(made.args) if one]
+            return [
+                text_of(one).replace("*", _STAR).replace("?", "\ue011")
+                for one in items_of(made.args)
+                if one
+            ]
         if last == "walk":
             return [[first, [_STAR], [_STAR]]]
         return [Obj("Path", first.rstrip("/") + "/" + _STAR)] if last == "scandir" else [_STAR]
@@ -254,7 +284,9 @@ class Hooks(Evaluation):
 
     def hook_printed(self, made: Invocation) -> Value:
         """Text that is printed to a file."""
-        target = made.keywords.get("file", made.args[0] if made.args and self.language == "perl" else None)
+        target = made.keywords.get(
+            "file", made.args[0] if made.args and self.language == "perl" else None
+        )
         if isinstance(target, Obj) and target.path is not None:
             self.remember(target.path, " ".join(map(text_of, made.args)) + "\n")
         return None
@@ -277,10 +309,14 @@ class Hooks(Evaluation):
 
     def hook_namespace(self, made: Invocation) -> Value:
         """The names of a module, or of the text."""
-        return Obj(made.name, str(made.args[0]) if made.args and isinstance(made.args[0], Name) else None)
+        return Obj(
+            made.name, str(made.args[0]) if made.args and isinstance(made.args[0], Name) else None
+        )
 
     def hook_operator(self, made: Invocation) -> Value:
-        """operator.call calls; attrgetter and methodcaller give functions that take an attribute and call it."""
+        """operator.call calls; attrgetter and methodcaller give functions that take an attribute
+        and call it.
+        """
         if not made.args:
             return UNKNOWN
         if made.name.endswith("call"):
@@ -291,6 +327,10 @@ class Hooks(Evaluation):
             found = given[0] if given else UNKNOWN
             for attr in path:
                 found = self.attribute(found, attr)
-            return self.invoke(found, rest, made.keywords) if made.name.endswith("methodcaller") else found
+            return (
+                self.invoke(found, rest, made.keywords)
+                if made.name.endswith("methodcaller")
+                else found
+            )
 
         return take

@@ -1,4 +1,7 @@
-"""Languages and calls that are not read call by call: Tcl, gnuplot, AppleScript, and texts as a whole."""
+"""Languages and calls that are not read call by call:
+
+Tcl, gnuplot, AppleScript, and texts as a whole.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from .tokens import Token
 _SCRIPT = re.compile(r'(?i)do (?:shell )?script\s+"((?:[^"\\]|\\.)*)"')
 # What AppleScript tells applications to do → rule and reason.
 _TELLS = {
-    r"(?i)\b(shut ?down|restart|sleep|log ?out)\b(?!\s*\")": ("power", "stops or restarts the machine"),
+    r"(?i)\b(shut ?down|restart|sleep|log ?out)\b(?!\s*\")": (
+        "power",
+        "stops or restarts the machine",
+    ),
     r"(?i)\bmake\b.*\blogin item\b": ("enable-service", "makes something start by itself"),
     r"(?i)\b(delete|empty)\b.*\b(trash|items?|files?|folders?|disk|home)\b": (
         "delete-outside",
@@ -28,15 +34,21 @@ _MONGO = re.compile(
     r"\b(dropDatabase|dropIndexes|dropUser|dropAllUsers|dropRole|shutdownServer)\(|\.(drop)\(\)"
     r"|\.(deleteMany|remove|deleteOne|updateMany)\((\{\})?[,)]|\{(dropDatabase|drop|shutdown|dropAllUsersFromDatabase):"
 )
-_RECORDS = re.compile(r"\b(delete_all|destroy_all|truncate_all|drop_table|drop_database|purge)\b|\.flush(all|db)\b")
+_RECORDS = re.compile(
+    r"\b(delete_all|destroy_all|truncate_all|drop_table|drop_database|purge)\b|\.flush(all|db)\b"
+)
 # Words that run what an address behind them names.
 _LOADS = re.compile(
     r"""\b(include|include_once|require|require_once|import|source|load|run|use|doFile|importScripts)\b\s*\(?\s*"""
     r"""((download|url|URI)\s*\(\s*)?(["'])(https?|ftp|data)://?|(eval-buffer|load-file|load)\b.*https?://"""
     r"""|https?://.*\beval-buffer"""
 )
-_SYSCALL = re.compile(r"\bSYS_(unlink|rmdir|reboot|kill|rename|mount)\b|FFI::cdef|\bffi\.(C|cdef)\b")
-_NETWORK = re.compile(r"(net|tls|https?|dgram|socket|node:net|/inet\d?/(tcp|udp)/.*|open-uri|axios)$|(https?|ftp)://")
+_SYSCALL = re.compile(
+    r"\bSYS_(unlink|rmdir|reboot|kill|rename|mount)\b|FFI::cdef|\bffi\.(C|cdef)\b"
+)
+_NETWORK = re.compile(
+    r"(net|tls|https?|dgram|socket|node:net|/inet\d?/(tcp|udp)/.*|open-uri|axios)$|(https?|ftp)://"
+)
 # A name, or a string taken for one, by which a script starts something.
 _STARTS = re.compile(
     r"(?i)(^|[^a-z])(system|exec\w*|spawn\w*|shell\w*|sh|popen\w*|command|run-?program|run|process|create-?process|"
@@ -46,8 +58,12 @@ _DELETES = re.compile(
     r"(?i)(^|[^a-z])(remove-?(item|dir\w*|tree|path|file|all)?|delete-?(tree|dir\w*|file\w*|path|recursively)?|rm-?r?f?|"
     r"rmtree|unlink|erase|deltree|removedir\w*)([^a-z]|$)"
 )
-_EVALS = re.compile(r"(?i)(eval|instance_eval|load|loadstring|exec|compile|read-from-string|Function)")
-_DECODES = re.compile(r"(?i)(pack|unpack\w*|decode\w*|from_?char_?code|atob|fromhex|hex2bin|rot13|unescape|b64\w*)")
+_EVALS = re.compile(
+    r"(?i)(eval|instance_eval|load|loadstring|exec|compile|read-from-string|Function)"
+)
+_DECODES = re.compile(
+    r"(?i)(pack|unpack\w*|decode\w*|from_?char_?code|atob|fromhex|hex2bin|rot13|unescape|b64\w*)"
+)
 _HARMFUL = re.compile(
     r"\s*(/\S*/)?(rm|dd|shred|mkfs\S*|chmod|chown|curl|wget|nc|mv|kill|reboot|shutdown|sh|bash|find)\b"
 )
@@ -113,7 +129,9 @@ def judge_whole(call: Call, text: str, tokens: list[Token], language: str, netwo
 
 
 def judge_strings(call: Call, tokens: list[Token], language: str) -> None:
-    """Report strings that are commands in a script that starts programs, and paths given to what deletes."""
+    """Report strings that are commands in a script that starts programs, and paths given to what
+    deletes.
+    """
     words = [one.text for one in tokens if one.kind == "name"]
     strings = [one.text for one in tokens if one.kind in ("string", "template")]
     if any(map(_EVALS.fullmatch, words)) and any(map(_DECODES.fullmatch, words)):
@@ -129,11 +147,15 @@ def judge_strings(call: Call, tokens: list[Token], language: str) -> None:
             elif len(argv) > 1 and call.machine.probe_argv(argv, call.shell):
                 call.run(argv)
     for name, path in itertools.pairwise(strings):
-        if re.fullmatch(r"(rm|unlink|rmdir|remove)(Sync|_rf|_r)?", name) and path.startswith(("/", "~")):
+        if re.fullmatch(r"(rm|unlink|rmdir|remove)(Sync|_rf|_r)?", name) and path.startswith(
+            ("/", "~")
+        ):
             delete(call, path, recursive=True)
     for at, token in enumerate(tokens):
         if token.kind == "name" and _DELETES.search(token.text):
-            near = (one.text for one in tokens[at + 1 : at + 9] if one.kind in ("string", "template"))
+            near = (
+                one.text for one in tokens[at + 1 : at + 9] if one.kind in ("string", "template")
+            )
             given = next(near, "")
             if given.startswith(("/", "~")):
                 delete(call, given, recursive=True)

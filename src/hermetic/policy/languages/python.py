@@ -1,7 +1,7 @@
 """Statements of a Python text, and the functions and classes that it defines.
 
-Where a text branches, names keep every value they may have. Functions and methods that no call reaches are visited at
-the end, with unknown arguments.
+Where a text branches, names keep every value they may have. Functions and methods that no call
+reaches are visited at the end, with unknown arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from .values import UNKNOWN, Class, Instance, Name, Value, choices, element_of, 
 MAX_SOURCE = 30_000
 MAX_DEPTH = 6
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-_RISKY = re.compile(r"\b(os|subprocess|shutil|socket|exec|eval|unlink|rmtree|system|popen|ctypes)\b")
+_RISKY = re.compile(
+    r"\b(os|subprocess|shutil|socket|exec|eval|unlink|rmtree|system|popen|ctypes)\b"
+)
 # Names that `from os import *` and the like may bring.
 _STAR = names(
     """
@@ -75,7 +77,8 @@ class PythonReader(Expressions):
         self.defaults: dict[str, dict[str, Value]] = {}  # of their parameters
         self.reached: set[str] = set()
         self.owners: dict[str, Class] = {}  # of those that are methods
-        self.entered: dict[str, int] = {}  # how many branches were around a function when it was called
+        # how many branches were around a function when it was called
+        self.entered: dict[str, int] = {}
         self.returns: list[list[Value]] = []
 
     def whole(self, tree: ast.Module) -> None:
@@ -96,7 +99,11 @@ class PythonReader(Expressions):
         return None
 
     def _importfrom(self, node: ast.ImportFrom) -> Value:
-        module = (node.module or "").replace("posix", "os") if node.module != "posixpath" else node.module
+        module = (
+            (node.module or "").replace("posix", "os")
+            if node.module != "posixpath"
+            else node.module
+        )
         for alias in node.names:
             if alias.name == "*":
                 for name in _STAR:
@@ -213,7 +220,11 @@ class PythonReader(Expressions):
         is_known = isinstance(values, list) and bool(values)
         items = self.rounds_of(values, 24) if is_known else [element_of(values)]  # type: ignore[arg-type]
         endless = is_endless(values)
-        skips = any(isinstance(one, ast.Continue | ast.Break) for part in node.body for one in ast.walk(part))
+        skips = any(
+            isinstance(one, ast.Continue | ast.Break)
+            for part in node.body
+            for one in ast.walk(part)
+        )
         self.conditional += skips
 
         def rounds() -> None:
@@ -292,7 +303,9 @@ class PythonReader(Expressions):
                 name = getattr(part, "name", None) or getattr(part, "rest", None)
                 if isinstance(name, str):
                     is_whole = part is case.pattern
-                    self.names[name] = subject if is_whole else one_of([element_of(subject), UNKNOWN])
+                    self.names[name] = (
+                        subject if is_whole else one_of([element_of(subject), UNKNOWN])
+                    )
             self.visit(case.pattern)
             self.visit(case.guard)
             self.block(case.body)
@@ -301,7 +314,9 @@ class PythonReader(Expressions):
         return None
 
     # --- functions and classes of the text
-    def of_class(self, function: Class | Instance, args: list[Value], keywords: dict[str, Value]) -> Value:
+    def of_class(
+        self, function: Class | Instance, args: list[Value], keywords: dict[str, Value]
+    ) -> Value:
         made = Instance(function) if isinstance(function, Class) else function
         found = made.kind.find("__init__" if isinstance(function, Class) else "__call__")
         given = [one for one in choices(found) if isinstance(one, Name) and one.startswith("def:")]

@@ -1,6 +1,7 @@
 """Expressions of a Python text: names are followed and constants computed.
 
-A node without a method of its own is visited by its children, so that no part of a text is left out.
+A node without a method of its own is visited by its children, so that no part of a text is left
+out.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ getsource getdoc getfile exec eval compile
         self.call.machine.spend(self.nodes % 2)
         if self.nodes > MAX_NODES:
             raise TooLarge
-        method: Callable[[ast.AST], Value] | None = getattr(self, "_" + type(node).__name__.lower(), None)
+        method: Callable[[ast.AST], Value] | None = getattr(
+            self, "_" + type(node).__name__.lower(), None
+        )
         if method is not None:
             return self.sized(method(node))
         children = [self.visit(child) for child in ast.iter_child_nodes(node)]
@@ -146,7 +149,9 @@ getsource getdoc getfile exec eval compile
         found = super().attribute(base, attr)
         if isinstance(base, Obj):
             shared = [Name(attr.lstrip("_"))] if attr.lstrip("_") in SHARED else []
-            return one_of([found, *shared, *(self.method(one, base) for one in self.methods.get(attr, ()))])
+            return one_of(
+                [found, *shared, *(self.method(one, base) for one in self.methods.get(attr, ()))]
+            )
         return found
 
     def method(self, function: Name, owner: Value) -> Value:
@@ -158,7 +163,9 @@ getsource getdoc getfile exec eval compile
         values = self.assigned(attr)
         for one in choices(found) if found is not None else []:
             is_own = isinstance(one, Name) and one.startswith("def:")
-            values.append(self.method(Name(one), base) if is_own and isinstance(base, Instance) else one)
+            values.append(
+                self.method(Name(one), base) if is_own and isinstance(base, Instance) else one
+            )
         return one_of(values) if values else Obj(f"object.{attr}")
 
     def of_module(self, base: Name, attr: str) -> Value:
@@ -166,7 +173,10 @@ getsource getdoc getfile exec eval compile
         if full in KNOWN:
             return KNOWN[full]
         if full in ("sys.stdin", "sys.argv"):
-            return Obj("stdin" if attr == "stdin" else full, text=self.call.input() if attr == "stdin" else UNSET)
+            return Obj(
+                "stdin" if attr == "stdin" else full,
+                text=self.call.input() if attr == "stdin" else UNSET,
+            )
         if base in ("posix", "nt"):
             return super().of_module(Name("os"), attr)
         if attr.lstrip("_") in SHARED:
@@ -176,8 +186,16 @@ getsource getdoc getfile exec eval compile
         return super().of_module(base, attr)
 
     def item(self, base: Value, key: Value) -> Value:
-        if isinstance(base, Obj) and base.call in ("vars", "globals", "locals") and isinstance(key, str):
-            return self.attribute(Name(base.path), key) if base.path else self.names.get(key, Name(key))
+        if (
+            isinstance(base, Obj)
+            and base.call in ("vars", "globals", "locals")
+            and isinstance(key, str)
+        ):
+            return (
+                self.attribute(Name(base.path), key)
+                if base.path
+                else self.names.get(key, Name(key))
+            )
         if isinstance(base, Name) and isinstance(key, str):
             if base.endswith("__dict__"):
                 return self.attribute(Name(base.removesuffix(".__dict__")), key)
@@ -283,7 +301,9 @@ getsource getdoc getfile exec eval compile
         is_known = all(part is None or isinstance(part, int) for part in parts)
         return slice(*parts) if is_known else None
 
-    def _listcomp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
+    def _listcomp(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+    ) -> Value:
         first = node.generators[0]
         values = self.visit(first.iter)
         items = self.rounds_of(values, 64) if isinstance(values, list) else [element_of(values)]

@@ -1,7 +1,7 @@
 """Expressions of scripts in Perl, Ruby, JavaScript, PHP, Lua and the like.
 
-The reader knows the expressions that these languages share: strings and their joining, names, attributes, calls with
-and without parentheses, items, lists, tables and functions.
+The reader knows the expressions that these languages share: strings and their joining, names,
+attributes, calls with and without parentheses, items, lists, tables and functions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from .values import UNKNOWN, Name, Obj, Value, is_text, items_of, marks_of, one_
 
 _GLOBALS = frozenset(names("_G globalThis window global self Kernel Object main"))
 DECLARES = frozenset(names("const let var my our local auto val"))
-_PREFIXES = DECLARES | frozenset(names("new await return typeof void yield not async throw defined else do then try"))
+_PREFIXES = DECLARES | frozenset(
+    names("new await return typeof void yield not async throw defined else do then try")
+)
 _KEYWORDS = frozenset(names("if while for switch until unless foreach elsif"))
 # Words that end the arguments of a call without parentheses.
 _STOPS = frozenset(names("if unless while until do for foreach and or then end rescue in x"))
@@ -182,14 +184,22 @@ class ScriptExpressions(Hooks):
         if token.kind == "angle":
             is_file = "/" in token.text or "*" in token.text
             named = Name("glob" if is_file else "readline")
-            return self.invoke(named, [token.text[1:-1]], {}) if is_file else Obj("stdin", text=self.call.input())
+            return (
+                self.invoke(named, [token.text[1:-1]], {})
+                if is_file
+                else Obj("stdin", text=self.call.input())
+            )
         if token.kind == "number":
             return number_of(token.text)
         if token.kind == "variable":
             name = token.text.lstrip("$@%&").replace("::", ".")
             return self.names.get(name, Name(name))
         if token.kind == "name":
-            if token.text in ("function", "sub", "fn", "lambda", "proc") and self.sign() in ("(", "{", "*"):
+            if token.text in ("function", "sub", "fn", "lambda", "proc") and self.sign() in (
+                "(",
+                "{",
+                "*",
+            ):
                 self.at -= 1
                 return self.definition()
             if self.sign() == "=>" and self.language == "javascript":
@@ -204,7 +214,11 @@ class ScriptExpressions(Hooks):
             self.at -= 1
             end = self.matching("(", ")")
             arrow = self.tokens[end + 1 : end + 2]
-            if arrow and arrow[0].text in ("=>", "->") and self.language in ("javascript", "java", "groovy"):
+            if (
+                arrow
+                and arrow[0].text in ("=>", "->")
+                and self.language in ("javascript", "java", "groovy")
+            ):
                 parameters = self.parameters()
                 self.at += 1
                 return self.body(parameters) or UNKNOWN
@@ -235,7 +249,11 @@ class ScriptExpressions(Hooks):
             begun = self.at
             args.append(self.operand())
             self.at += self.at == begun
-        return self.invoke(function, args, {}) if isinstance(function, Name) else Obj("?", text=marks_of(args))
+        return (
+            self.invoke(function, args, {})
+            if isinstance(function, Name)
+            else Obj("?", text=marks_of(args))
+        )
 
     def is_table(self) -> bool:
         """True where a brace begins a table, not a block."""
@@ -246,8 +264,12 @@ class ScriptExpressions(Hooks):
         second = self.tokens[at + 1].text if at + 1 < len(self.tokens) else ""
         if self.language == "lua" or first.text in ("}", "..."):
             return True
-        is_key = first.kind in ("string", "template", "name", "number", "variable") or first.text == "["
-        return is_key and (second in (":", "=>") or (second in (",", "}") and self.language == "javascript"))
+        is_key = (
+            first.kind in ("string", "template", "name", "number", "variable") or first.text == "["
+        )
+        return is_key and (
+            second in (":", "=>") or (second in (",", "}") and self.language == "javascript")
+        )
 
     def behind(self, value: Value) -> Value:
         """A value with the attributes, calls and items that follow it."""
@@ -262,9 +284,15 @@ class ScriptExpressions(Hooks):
                 and after.kind in ("name", "string")
                 and token.kind == "symbol"
             ):
-                if (token.text == ":" and self.language != "lua") or (token.text == "." and after.kind == "string"):
+                if (token.text == ":" and self.language != "lua") or (
+                    token.text == "." and after.kind == "string"
+                ):
                     return value
-                if token.text == "." and self.language in ("perl", "php") and not isinstance(value, Name):
+                if (
+                    token.text == "."
+                    and self.language in ("perl", "php")
+                    and not isinstance(value, Name)
+                ):
                     return value
                 self.at += 2
                 self.member_of = (value, after.text)
@@ -286,7 +314,11 @@ class ScriptExpressions(Hooks):
             elif self.is_plain_call(value, token):
                 args, keywords = self.plain_arguments()
                 value = self.block(self.invoke(value, args, keywords), value)
-            elif self.sign() in ("{", "do") and isinstance(value, Name | Obj) and self.language == "ruby":
+            elif (
+                self.sign() in ("{", "do")
+                and isinstance(value, Name | Obj)
+                and self.language == "ruby"
+            ):
                 return self.block(self.without_call(value), value)
             else:
                 return self.ended(value)
@@ -301,9 +333,18 @@ class ScriptExpressions(Hooks):
         if follows.text in ("=", "{") or last.kind != "name" or not isinstance(value, Name | Obj):
             return value
         if self.language in ("perl", "ruby", "elixir", "crystal") and value is not UNKNOWN:
-            if follows.text in ("}", ")", ",") and isinstance(value, Name) and "." not in value and value != "fork":
+            if (
+                follows.text in ("}", ")", ",")
+                and isinstance(value, Name)
+                and "." not in value
+                and value != "fork"
+            ):
                 row = self.table.find(value)
-                if row is None or row.run is not None or (follows.text != "}" and row.delete is not None):
+                if (
+                    row is None
+                    or row.run is not None
+                    or (follows.text != "}" and row.delete is not None)
+                ):
                     return value
             return self.without_call(value)
         return value
@@ -354,7 +395,9 @@ class ScriptExpressions(Hooks):
     def arguments(self, closing: str) -> tuple[list[Value], dict[str, Value]]:
         """The values up to a closing bracket, and those with a name."""
         self.at += 1
-        return self.listed(lambda token: token.kind == "symbol" and token.text == closing, inside=True)
+        return self.listed(
+            lambda token: token.kind == "symbol" and token.text == closing, inside=True
+        )
 
     def plain_arguments(self) -> tuple[list[Value], dict[str, Value]]:
         """The arguments of a call without parentheses, up to the end of the statement."""
@@ -362,11 +405,15 @@ class ScriptExpressions(Hooks):
         def is_end(token: Token) -> bool:
             if token.kind == "symbol":
                 return token.text in (";", "}", ")", "]", "{", "&&", "||")
-            return token.kind in ("newline", "end") or (token.kind == "name" and token.text in _STOPS)
+            return token.kind in ("newline", "end") or (
+                token.kind == "name" and token.text in _STOPS
+            )
 
         return self.listed(is_end, inside=False)
 
-    def listed(self, is_end: Callable[[Token], bool], *, inside: bool) -> tuple[list[Value], dict[str, Value]]:
+    def listed(
+        self, is_end: Callable[[Token], bool], *, inside: bool
+    ) -> tuple[list[Value], dict[str, Value]]:
         args: list[Value] = []
         keywords: dict[str, Value] = {}
         while (token := self.peek()).kind != "end":
@@ -379,7 +426,10 @@ class ScriptExpressions(Hooks):
             begun = self.at
             key = token.text if token.kind in ("name", "string", "template", "number") else ""
             arrow = self.sign(1)
-            if key and (arrow in (":", "=>") or (arrow == "=" and self.language in ("lua", "r", "julia", "swift"))):
+            if key and (
+                arrow in (":", "=>")
+                or (arrow == "=" and self.language in ("lua", "r", "julia", "swift"))
+            ):
                 if arrow != "=>" or self.language in ("ruby", "php"):
                     self.at += 2
                     self.skip_lines()
@@ -399,7 +449,11 @@ class ScriptExpressions(Hooks):
 
     def is_plain_call(self, value: Value, token: Token) -> bool:
         """True where arguments follow a name without parentheses."""
-        if not isinstance(value, Name | Obj) or value is UNKNOWN or token.kind in ("newline", "end", "symbol"):
+        if (
+            not isinstance(value, Name | Obj)
+            or value is UNKNOWN
+            or token.kind in ("newline", "end", "symbol")
+        ):
             return False
         if self.peek(-1).kind != "name":
             return False
@@ -410,7 +464,11 @@ class ScriptExpressions(Hooks):
             return self.language in _PLAIN_CALLS and is_call and token.text not in _STOPS
         if self.language in _PLAIN_CALLS:
             return name not in _STOPS
-        return row is not None and token.kind in ("string", "template") and self.language in ("php", "lua")
+        return (
+            row is not None
+            and token.kind in ("string", "template")
+            and self.language in ("php", "lua")
+        )
 
     def filled(self, text: str) -> Value:
         """A string with the values of the expressions in it."""

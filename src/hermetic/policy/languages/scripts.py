@@ -1,7 +1,7 @@
 """Scripts in Perl, Ruby, JavaScript, PHP, Lua and the like: finds calls and folds their arguments.
 
-The reader knows the expressions that these languages share. What it does not understand it steps over by one token, so
-that the calls behind it are found.
+The reader knows the expressions that these languages share. What it does not understand it steps
+over by one token, so that the calls behind it are found.
 """
 
 from __future__ import annotations
@@ -19,15 +19,25 @@ from .values import UNKNOWN, Name, Obj, Value, items_of, marks_of, one_of
 
 MAX_DEPTH = 6
 # Names of one language for another: what can be called in them is the same.
-_DIALECTS = {"node": "javascript", "deno": "javascript", "bun": "javascript", "mongo": "javascript", "redis": "lua"}
-_LOOP = re.compile(r"fork\s*(\(\s*\))?\s*(while|until|if|for)|\b(while|loop|until|for|forever)\b[^;]*fork")
+_DIALECTS = {
+    "node": "javascript",
+    "deno": "javascript",
+    "bun": "javascript",
+    "mongo": "javascript",
+    "redis": "lua",
+}
+_LOOP = re.compile(
+    r"fork\s*(\(\s*\))?\s*(while|until|if|for)|\b(while|loop|until|for|forever)\b[^;]*fork"
+)
 _ENDLESS = re.compile(
     r"\b(while|until)\s*\(?\s*(1|true|! 0|false|0|:)(?!\s*[<>=])|\bfor\s*\(\s*;\s*;\s*\)"
     r"|\bloop\s*(\{|do\b)|\bsetInterval\b(?!.*,\s*\d{2,})|\bfor\s*\{|\bforever\b|\bfor\b[^;{]*(math\s*\.\s*huge|1\s*/\s*0)"
 )
 _DEFINED = re.compile(r"(\(\s*)?\b(?:function|sub|def)\s+(\w+)")
 _CONDITION = re.compile(r"\b(if|unless|case|switch|when|while|until|foreach|each)\b|\?|&&|\|\|")
-_WAITS = re.compile(r"\b(sleep|wait|waitpid|await|break|return|last|accept|recv|gets|join|Sync|Atomics)\b")
+_WAITS = re.compile(
+    r"\b(sleep|wait|waitpid|await|break|return|last|accept|recv|gets|join|Sync|Atomics)\b"
+)
 
 
 def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
@@ -64,7 +74,8 @@ def _recurses(masked: str) -> bool:
         return False
     for begun, name in _DEFINED.findall(masked):
         uses = len(re.findall(rf"(?<![.\w]){re.escape(name)}\b", masked))
-        if uses > (1 if begun else 2):  # one that is called where it is defined needs no name for that
+        # one that is called where it is defined needs no name for that
+        if uses > (1 if begun else 2):
             return True
     return False
 
@@ -81,7 +92,9 @@ class ScriptReader(ScriptExpressions):
 
     def whole(self, tokens: list[Token]) -> None:
         """Visit all statements, then the functions that nothing calls."""
-        masked = " ".join('""' if one.kind in ("string", "template") else one.text for one in tokens)
+        masked = " ".join(
+            '""' if one.kind in ("string", "template") else one.text for one in tokens
+        )
         self.loop = _LOOP.search(masked) is not None
         is_endless = _ENDLESS.search(masked) is not None or _recurses(masked)
         self.endless = is_endless and not _WAITS.search(masked)
@@ -158,7 +171,11 @@ class ScriptReader(ScriptExpressions):
         self.at += 1
         closing = {"{": "}", "[": "]", "(": ")"}[self.peek().text]
         end = self.matching(self.peek().text, closing)
-        inner = [one for one in self.tokens[self.at + 1 : end] if one.kind in ("name", "variable", "symbol")]
+        inner = [
+            one
+            for one in self.tokens[self.at + 1 : end]
+            if one.kind in ("name", "variable", "symbol")
+        ]
         self.at = end + 1
         if not self.take("="):
             return UNKNOWN
@@ -168,12 +185,19 @@ class ScriptReader(ScriptExpressions):
                 continue
             renamed = at + 2 < len(inner) and inner[at + 1].text == ":"
             name = inner[at + 2].text if renamed else token.text
-            self.set(name, self.attribute(value, token.text) if closing == "}" else one_of([*items_of(value), UNKNOWN]))
+            self.set(
+                name,
+                self.attribute(value, token.text)
+                if closing == "}"
+                else one_of([*items_of(value), UNKNOWN]),
+            )
         return UNKNOWN
 
     def set(self, name: str, value: Value) -> None:
         """Assign a variable."""
-        self.names[name.lstrip("$@%&")] = value if not self.is_rewritten else Obj("?", text=marks_of(value))
+        self.names[name.lstrip("$@%&")] = (
+            value if not self.is_rewritten else Obj("?", text=marks_of(value))
+        )
 
     def definition(self) -> Value:
         """`function name(a, b) { … }`; its value is the function."""
@@ -196,7 +220,9 @@ class ScriptReader(ScriptExpressions):
         return [one.text.lstrip("$@%&") for one in inner if one.kind in ("name", "variable")]
 
     def body(self, parameters: list[str]) -> Value:
-        """A function of the tokens that follow: a block, or one expression; None where none follows."""
+        """A function of the tokens that follow: a block, or one expression; None where none
+        follows.
+        """
         self.skip_lines()
         if self.language == "php" and self.take("use") and self.sign() == "(":
             self.parameters()

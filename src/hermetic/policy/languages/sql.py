@@ -34,9 +34,15 @@ def statements(text: str) -> list[list[str]]:
     found: list[list[str]] = [[]]
     for match in _TOKEN.finditer(text):
         token = match[0]
-        if token.isspace() or token.startswith(("--", "/*")) or (token.startswith("#") and len(token) > 1):
+        if (
+            token.isspace()
+            or token.startswith(("--", "/*"))
+            or (token.startswith("#") and len(token) > 1)
+        ):
             if token.startswith("/*!"):
-                found[-1] += [part for one in statements(re.sub(r"^/\*!\d*|\*/$", "", token)) for part in one]
+                found[-1] += [
+                    part for one in statements(re.sub(r"^/\*!\d*|\*/$", "", token)) for part in one
+                ]
             continue
         if token == ";":
             found.append([])
@@ -78,7 +84,10 @@ def _statement(tokens: list[str]) -> str | None:
                 if reason:
                     return reason
     if (first == "rename" and tokens[1:2] == ["table"]) or (
-        first == "alter" and tokens[-2:-1] == ["to"] and "rename" in tokens and "column" not in tokens
+        first == "alter"
+        and tokens[-2:-1] == ["to"]
+        and "rename" in tokens
+        and "column" not in tokens
     ):
         return "takes a table away under another name"
     if first == "merge" and "delete" in tokens and "true" in tokens:
@@ -106,7 +115,11 @@ def _statement(tokens: list[str]) -> str | None:
         return "changes who may use the database"
     if first == "create" and tokens[1:2] in (["rule"], ["event"], ["trigger"]) and "do" in tokens:
         return _statement(
-            [token for token in tokens[tokens.index("do") + 1 :] if token not in ("instead", "also", "(")]
+            [
+                token
+                for token in tokens[tokens.index("do") + 1 :]
+                if token not in ("instead", "also", "(")
+            ]
         )
     if first == "alter" and tokens[-4:] == ["disable", "row", "level", "security"]:
         return "turns off what guards the rows of a table"
@@ -116,7 +129,12 @@ def _statement(tokens: list[str]) -> str | None:
         return "lets the database run a program"
     if first == "revoke" or (first == "create" and "superuser" in tokens):
         return "changes who may use the database"
-    if "xp_cmdshell" in tokens or "sys_exec" in tokens or "sys_eval" in tokens or "pg_read_file" in tokens:
+    if (
+        "xp_cmdshell" in tokens
+        or "sys_exec" in tokens
+        or "sys_eval" in tokens
+        or "pg_read_file" in tokens
+    ):
         return "lets the database run a program or read files"
     if ("outfile" in tokens or "dumpfile" in tokens) and "into" in tokens:
         return "lets the database write a file"
@@ -173,7 +191,9 @@ def _always(where: list[str]) -> bool:
             }[operator]
     if where[:1] == ["exists"] or where[1:3] == ["in", "select"]:
         return "where" not in where and where[:1] in (["exists"], where[3:4])
-    return where[-3:] == ["is", "not", "null"] and bool(_KEY.fullmatch(where[0])) and len(where) == 4
+    return (
+        where[-3:] == ["is", "not", "null"] and bool(_KEY.fullmatch(where[0])) and len(where) == 4
+    )
 
 
 SOMETHING = "x"  # stands for a part of a string that only the database knows
@@ -181,13 +201,31 @@ _CLIENT_SET = re.compile(r"(?m)^[ \t]*+\\set[ \t]++(\w++)[ \t]++(\S.*)$")
 _CLIENT_USE = re.compile(r"(?<![:\w]):(['\"]?)(\w+)\1")
 _RUNS = ("execute", "exec", "prepare", "immediate", "perform", "call")
 _RUNS_ARGUMENTS = frozenset(
-    {"query_to_xml", "dblink_exec", "dblink", "sp_executesql", "sp_msforeachtable", "sp_msforeachdb", "xp_cmdshell"}
-    | {"openrowset", "openquery", "eval", "database_to_xml", "cursor_to_xml", "exec_sql", "execute_sql"}
+    {
+        "query_to_xml",
+        "dblink_exec",
+        "dblink",
+        "sp_executesql",
+        "sp_msforeachtable",
+        "sp_msforeachdb",
+        "xp_cmdshell",
+    }
+    | {
+        "openrowset",
+        "openquery",
+        "eval",
+        "database_to_xml",
+        "cursor_to_xml",
+        "exec_sql",
+        "execute_sql",
+    }
 )
 
 
 def expand(text: str, given: dict[str, str]) -> str:
-    """The text with the client's variables put in: those given on the command line, and those it sets itself."""
+    """The text with the client's variables put in: those given on the command line, and those it
+    sets itself.
+    """
     variables = dict(given)
     for name, value in _CLIENT_SET.findall(text):
         value = value.rstrip()
@@ -215,7 +253,11 @@ def built_destruction(text: str) -> str | None:
 
 def printed(text: str) -> str:
     """The statements that a query prints as strings, for whoever runs what it prints."""
-    found = [_joined(tokens, {}) for tokens in statements(text) if tokens[0] in ("select", "with", "values")]
+    found = [
+        _joined(tokens, {})
+        for tokens in statements(text)
+        if tokens[0] in ("select", "with", "values")
+    ]
     return "".join(one + ";\n" for one in found if one and destruction(one))
 
 
@@ -223,7 +265,11 @@ def _flat(text: str) -> list[list[str]]:
     """The statements of a text, with those inside bodies in dollars after their own."""
     found: list[list[str]] = []
     for tokens in statements(text):
-        bodies = [re.sub(r"^\$\w*\$|\$\w*\$$", "", token) for token in tokens if re.match(r"\$\w*\$", token)]
+        bodies = [
+            re.sub(r"^\$\w*\$|\$\w*\$$", "", token)
+            for token in tokens
+            if re.match(r"\$\w*\$", token)
+        ]
         found.append(tokens)
         found += [inner for body in bodies for inner in statements(body)]
     return found
@@ -265,7 +311,9 @@ def _run_by(tokens: list[str], variables: dict[str, str]) -> list[str]:
 
 
 def _joined(tokens: list[str], variables: dict[str, str]) -> str:
-    """The strings and variables of an expression in their order; the rest of it is something nobody knows."""
+    """The strings and variables of an expression in their order; the rest of it is something nobody
+    knows.
+    """
     out = ""
     for token in tokens:
         if token[:1] == "'" or (token[:1] == '"' and " " in token):
@@ -274,7 +322,11 @@ def _joined(tokens: list[str], variables: dict[str, str]) -> str:
             out += variables[token]
         elif token in ("from", "where", "using", "into", "end") and out:
             break
-        elif out and (token[0].isalpha() or token[0] == "_") and token not in ("as", "format", "concat"):
+        elif (
+            out
+            and (token[0].isalpha() or token[0] == "_")
+            and token not in ("as", "format", "concat")
+        ):
             out += SOMETHING
     return out.replace("%I", SOMETHING).replace("%s", SOMETHING).replace("?", SOMETHING)
 
@@ -292,7 +344,9 @@ _HTTP = re.compile(r"(?m)^[ \t]*DELETE[ \t]+/\S*[ \t]+HTTP/")
 
 
 def check_commands(call: Call, text: str | None) -> None:
-    """Report commands to a database or a web service that delete what is there, sent over a bare connection."""
+    """Report commands to a database or a web service that delete what is there, sent over a bare
+    connection.
+    """
     if not text:
         return
     if _STORE.search(text):

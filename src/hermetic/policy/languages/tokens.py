@@ -34,7 +34,9 @@ _TOKEN = re.compile(
 )
 _LISP_NAME = re.compile(r"[A-Za-z_*+!?<>=-][\w*+!?<>=:./-]*")
 _PATTERN = re.compile(r"/(?:[^/\\\n]|\\.)+/[a-z]*")
-_BEFORE_PATTERN = frozenset(names("if unless and or not when while until split grep return puts print"))
+_BEFORE_PATTERN = frozenset(
+    names("if unless and or not when while until split grep return puts print")
+)
 _QUOTE = re.compile(r"^(?:%[xwiqQ]|q[qwx]?)\s*")
 
 
@@ -115,7 +117,9 @@ def _token(kind: str, value: str, language: str, perlish: bool, found: list[Toke
         if kind == "single" and language != "javascript":
             return Token("string", body.replace("\\'", "'").replace("\\\\", "\\"))
         body = decode_backslashes(body, octal_needs_zero=False)[0] if "\\" in body else body
-        if kind == "tick" and (language not in ("javascript", "go") or (found and found[-1].text == "$")):
+        if kind == "tick" and (
+            language not in ("javascript", "go") or (found and found[-1].text == "$")
+        ):
             return Token("command", body)
         return Token("string" if kind == "single" else "template", body)
     if kind in ("command", "words", "raw"):

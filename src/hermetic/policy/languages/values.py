@@ -87,7 +87,12 @@ def is_text(value: Value) -> bool:
 
 def is_endless(value: Value) -> bool:
     """True for an iterator without end."""
-    return isinstance(value, Obj) and value.call in ("iter", "itertools.count", "itertools.repeat", "itertools.cycle")
+    return isinstance(value, Obj) and value.call in (
+        "iter",
+        "itertools.count",
+        "itertools.repeat",
+        "itertools.cycle",
+    )
 
 
 def one_of(values: Iterable[Value]) -> Value:

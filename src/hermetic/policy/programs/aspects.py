@@ -1,4 +1,6 @@
-"""Side aspects of programs, judged beside their row or hook: where they write, what they carry, run and bring here."""
+"""Side aspects of programs, judged beside their row or hook: where they write, what they carry, run
+and bring here.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,22 @@ from .texts import judge_text
 
 _GUARDED = names("root system disk startup kernel device hook log history elsewhere home")
 _LOOKS = frozenset(
-    names("-I --info -l --list -c --contents show search --version --help diff lint validate config version cp logs")
+    names(
+        "-I --info -l --list -c --contents show search --version --help diff lint validate config version cp logs"
+    )
 )
 
 
 def judge_aspects(call: Call, row: Row) -> None:
     """Report what a call does beside its main purpose."""
     if row.verbs:
-        words = parse_options(call.args, "nCcH", ("namespace", "context", "profile", "region", "project")).operands
+        words = parse_options(
+            call.args, "nCcH", ("namespace", "context", "profile", "region", "project")
+        ).operands
         if any(is_wholly_unseen(verb) for verb in words[: row.verbs]):
-            call.report("run-unknown", f"does something with {call.name} that cannot be known beforehand")
+            call.report(
+                "run-unknown", f"does something with {call.name} that cannot be known beforehand"
+            )
     for check in row.checks:
         report_first(call, (check,))
     if row.output or row.outputs:
@@ -44,7 +52,11 @@ def judge_aspects(call: Call, row: Row) -> None:
     if row.has("compiles"):
         _sources(call)
     takes = row.picks or row.has("loads")
-    if takes and (call.shell.files or call.shell.fetched) and not _LOOKS.intersection(call.args[:2]):
+    if (
+        takes
+        and (call.shell.files or call.shell.fetched)
+        and not _LOOKS.intersection(call.args[:2])
+    ):
         _downloads(call, row)
 
 
@@ -52,7 +64,10 @@ def _outputs(call: Call, row: Row) -> None:
     """Report what the program would overwrite outside the workspace."""
     if row.needs and not any(arg.startswith(row.needs) for arg in call.args):
         return
-    options = tuple(one if one[0] == "-" else f"-{one}" if len(one) == 1 else f"--{one}" for one in row.output.split())
+    options = tuple(
+        one if one[0] == "-" else f"-{one}" if len(one) == 1 else f"--{one}"
+        for one in row.output.split()
+    )
     short = tuple(option for option in options if len(option) == 2)
     paths, words, args = list[str](), list[str](), iter(call.args)
     for arg in args:
@@ -69,8 +84,12 @@ def _outputs(call: Call, row: Row) -> None:
             write(call, path)
 
 
-_FROM_AFAR = regex(r"(s3|gs|az|abfss?|https?|svn|svn\+ssh|hg|oss|cos|b2|r2|oci|docker)://|[\w.@/-]+:(?!//)\S")
-_FETCH_VERB = regex(r"\b(cp|copy|copyto|sync|download|export|checkout|co|clone|mirror|pull|rsync)\b")
+_FROM_AFAR = regex(
+    r"(s3|gs|az|abfss?|https?|svn|svn\+ssh|hg|oss|cos|b2|r2|oci|docker)://|[\w.@/-]+:(?!//)\S"
+)
+_FETCH_VERB = regex(
+    r"\b(cp|copy|copyto|sync|download|export|checkout|co|clone|mirror|pull|rsync)\b"
+)
 
 
 def _fetches(call: Call) -> None:
@@ -100,7 +119,9 @@ _UNSEEN = regex(r"(?!/(usr/)?(local/)?s?bin/)(\.{0,2}/|~)")
 
 
 def _carries(call: Call) -> None:
-    """Report a dangerous command among the arguments, and a program nobody has seen in an option that runs one."""
+    """Report a dangerous command among the arguments, and a program nobody has seen in an option
+    that runs one.
+    """
     args = call.args
     if call.row.has("own-arguments") and args[:1] in (["run"], ["test"], ["bench"]):
         return  # they go to the workspace's own program
@@ -108,19 +129,34 @@ def _carries(call: Call) -> None:
         name, equals, value = arg.partition("=")
         following = value if equals else args[at + 1] if at + 1 < len(args) else ""
         if arg.startswith("-") and _PROGRAMS.match(name) and _UNSEEN.match(following):
-            call.report("option-runs-program", f"makes {call.name} run or load {shown(following.split()[0])}")
+            call.report(
+                "option-runs-program",
+                f"makes {call.name} run or load {shown(following.split()[0])}",
+            )
         if not is_plain(arg):
             continue
-        if is_worth_trying(arg) and at + 1 < len(args) and call.machine.probe_argv(args[at:], call.shell):
-            call.report("hidden-in-arguments", f"runs a dangerous command behind {shown(call.name)}")
+        if (
+            is_worth_trying(arg)
+            and at + 1 < len(args)
+            and call.machine.probe_argv(args[at:], call.shell)
+        ):
+            call.report(
+                "hidden-in-arguments", f"runs a dangerous command behind {shown(call.name)}"
+            )
             call.run(args[at:])
             return
         text = value if equals else arg
         if re.match(r"-DCMAKE_\w*(COMPILER|LAUNCHER|COMMAND|PROGRAM)", name):
             text = text.replace(";", " ")
         text = re.sub(r"^%\((.*)\)$", r"\1", text)
-        if " " in text.strip() and is_worth_trying(text.split()[0]) and call.machine.probe_text(text, call.shell):
-            call.report("hidden-in-arguments", f"runs a dangerous command behind {shown(call.name)}")
+        if (
+            " " in text.strip()
+            and is_worth_trying(text.split()[0])
+            and call.machine.probe_text(text, call.shell)
+        ):
+            call.report(
+                "hidden-in-arguments", f"runs a dangerous command behind {shown(call.name)}"
+            )
             run_code(call, text, call.name)
             return
 
@@ -148,27 +184,41 @@ def _sources(call: Call) -> None:
 def _downloads(call: Call, row: Row) -> None:
     """Report a file that was just downloaded and that this tool runs, installs or loads."""
     shell = call.shell
-    values = [value for arg in call.args for value in (arg, arg.partition("=")[2])] if row.has("loads") else []
+    values = (
+        [value for arg in call.args for value in (arg, arg.partition("=")[2])]
+        if row.has("loads")
+        else []
+    )
     picked = [resolve(value, shell) for value in values if value and not value.startswith("-")]
     for path in (*shell.files, *shell.fetched):
         if any(fnmatch(path.rsplit("/", 1)[-1], name) for name in row.picks.split()):
             picked.append(path)
     for path in picked:
         if NET in shell.files.get(path, "") or path in shell.fetched:
-            call.report("run-download", f"runs or installs a file that was just downloaded: {shown(path)}")
+            call.report(
+                "run-download", f"runs or installs a file that was just downloaded: {shown(path)}"
+            )
             return
 
 
 def exact_output(call: Call, row: Row, output: str | None) -> str | None:
-    """A filter's output where it was computed by every option given; a text folded wrongly would be worse than none."""
+    """A filter's output where it was computed by every option given; a text folded wrongly would be
+    worse than none.
+    """
     if not row.exact or output is None or not is_known(output) or not output.strip():
         return output
-    return output if _is_computed(call, row.exact.split()) else unknown_like(output).replace(UNSET, LOCAL) + "\n"
+    return (
+        output
+        if _is_computed(call, row.exact.split())
+        else unknown_like(output).replace(UNSET, LOCAL) + "\n"
+    )
 
 
 def _is_computed(call: Call, known: list[str]) -> bool:
     """True when all options are among those whose meaning is computed. A digit alone is a count."""
-    if known == ["-"] or (call.name == "tr" and any(re.search(r"\[(?!:)", arg) for arg in call.args)):
+    if known == ["-"] or (
+        call.name == "tr" and any(re.search(r"\[(?!:)", arg) for arg in call.args)
+    ):
         return False
     given = [name for name, _ in call.options.given if not name.isdigit()]
     return all(name in known for name in given) and (call.name != "paste" or "s" in given)

@@ -33,7 +33,18 @@ from .table import TABLE
 
 FALLBACK = judge_anything
 _MODULES = (
-    *(archives, builtins, clouds, containers, databases, files, filters, git, interpreters, network),
+    *(
+        archives,
+        builtins,
+        clouds,
+        containers,
+        databases,
+        files,
+        filters,
+        git,
+        interpreters,
+        network,
+    ),
     *(packages, processes, searching, servers, shells, small, text_tools),
 )
 # The functions `judge_NAME` of hooks, by the names under which rows have them.

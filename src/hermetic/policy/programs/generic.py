@@ -41,7 +41,9 @@ _PRODUCTION = regex(r"(^|[-_/])prod(uction)?($|[-_/])")
 _OUTPUT = regex(
     r"-o|--(out|output|outfile|output-file|output-dir|outdir|dest|destination|target-dir|log-?file|save|export|report)"
 )
-_EDITS = regex(r"--(set|write|in-?place|edit|replace|fix|delete|del|update|add|install|overwrite)(=.*)?|-i|-w")
+_EDITS = regex(
+    r"--(set|write|in-?place|edit|replace|fix|delete|del|update|add|install|overwrite)(=.*)?|-i|-w"
+)
 _AWAY = regex(r"(https?|ftp|tcp|ssh)://|\d+\.\d+\.\d+\.\d+")
 _GUARDED = names("system disk startup elsewhere hook kernel history log home")
 
@@ -84,7 +86,11 @@ def _paths_in(arg: str) -> list[str]:
         return []
     found = [arg]
     for mark in "=@:,":
-        found += [part for part in arg.split(mark) if part.startswith(("/", "~", "."))] if mark in arg else []
+        found += (
+            [part for part in arg.split(mark) if part.startswith(("/", "~", "."))]
+            if mark in arg
+            else []
+        )
     return [path.lstrip("@<") for path in found if "/" in path or path.startswith(".")][:6]
 
 
@@ -96,7 +102,9 @@ def _hidden_command(call: Call) -> None:
         if word.startswith("-") or "=" in word or not is_plain(word) or not is_worth_trying(word):
             continue
         if (at == start or len(args) > at + 1) and call.machine.probe_argv(args[at:], call.shell):
-            call.report("hidden-in-arguments", f"runs a dangerous command behind {shown(call.name)}")
+            call.report(
+                "hidden-in-arguments", f"runs a dangerous command behind {shown(call.name)}"
+            )
             call.run(args[at:])
             return
 
@@ -118,7 +126,11 @@ def _verbs(call: Call) -> None:
     """A verb that destroys, with an option that keeps it from asking."""
     words = [arg for arg in call.args[:5] if not arg.startswith("-")]
     own = "/" in call.argv[0] and not call.argv[0].startswith(("/usr/", "/bin/", "/opt/"))
-    if own or not any(map(_DESTRUCTIVE_VERB.match, words[:3])) or any(map(_REHEARSES.match, call.args)):
+    if (
+        own
+        or not any(map(_DESTRUCTIVE_VERB.match, words[:3]))
+        or any(map(_REHEARSES.match, call.args))
+    ):
         return
     if any(map(_SURE.match, call.args)) or any(map(_PRODUCTION.search, call.args)):
         call.report("cloud-destroys", f"destroys something with {shown(call.name)} and asks nobody")
@@ -131,9 +143,18 @@ def _outputs(call: Call) -> None:
         name, equals, value = arg.partition("=")
         path = value if equals else following
         if _OUTPUT.fullmatch(name):
-            if path and not path.startswith("-") and "://" not in path and call.place(path)[1] in _GUARDED:
+            if (
+                path
+                and not path.startswith("-")
+                and "://" not in path
+                and call.place(path)[1] in _GUARDED
+            ):
                 write(call, path)
-        elif edits and arg.startswith(("/", "~")) and call.place(arg)[1] in ("system", "startup", "disk", "kernel"):
+        elif (
+            edits
+            and arg.startswith(("/", "~"))
+            and call.place(arg)[1] in ("system", "startup", "disk", "kernel")
+        ):
             write(call, arg)
 
 

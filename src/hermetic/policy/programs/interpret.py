@@ -1,4 +1,6 @@
-"""Judges a program by its row: reads its arguments, applies the roles of options and operands, reports rules."""
+"""Judges a program by its row: reads its arguments, applies the roles of options and operands,
+reports rules.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def is_dry(call: Call, row: Row) -> bool:
     helps = row.help.split() if row.rules else ("--help", "--version")
     options = call.args[: call.args.index("--")] if "--" in call.args else call.args
     # `-h` may take a value, and a word may name what is acted on.
-    asked = [at for at, arg in enumerate(options) if arg in helps and (at == 0 or arg.startswith("-"))]
+    asked = [
+        at for at, arg in enumerate(options) if arg in helps and (at == 0 or arg.startswith("-"))
+    ]
     return any(options[at] != "-h" or at + 1 == len(call.args) for at in asked)
 
 
@@ -73,7 +77,10 @@ def report_first(call: Call, entries: tuple[Entry, ...]) -> Entry | None:
     for entry in entries:
         if (match := matched(call, entry)) is not None:
             if entry.rule:
-                call.report(entry.rule, entry.reason.replace("{}", shown(match[1] or "") if match.re.groups else ""))
+                call.report(
+                    entry.rule,
+                    entry.reason.replace("{}", shown(match[1] or "") if match.re.groups else ""),
+                )
             return entry
     return None
 
@@ -84,14 +91,25 @@ def matched(call: Call, entry: Entry) -> re.Match[str] | None:
     words = call.args if over_all else [word.translate(_ONE_WORD) for word in call.options.operands]
     subject = literal_globs(" ".join(words))
     found = pattern(entry.pattern.removeprefix("!")).search(subject)
-    if found is None and entry.pattern.startswith("^") and not call.row.values and "-" in "".join(call.args[:1])[:1]:
+    if (
+        found is None
+        and entry.pattern.startswith("^")
+        and not call.row.values
+        and "-" in "".join(call.args[:1])[:1]
+    ):
         # An option that no row describes may take a value: the verb stands behind it.
         found = pattern(entry.pattern).search(" ".join(call.options.operands[1:]))
-    return found if found is not None and (not entry.when or CONDITIONS[entry.when](call, found)) else None
+    return (
+        found
+        if found is not None and (not entry.when or CONDITIONS[entry.when](call, found))
+        else None
+    )
 
 
 def _foreign_url(call: Call, match: re.Match[str]) -> bool:
-    """True for an address in the match's group, or in any argument, that is no registry everybody uses."""
+    """True for an address in the match's group, or in any argument, that is no registry everybody
+    uses.
+    """
     named = match[1] if match.re.groups and "://" in (match[1] or "") else " ".join(call.args)
     return any(not is_known_registry(url) for url in re.findall(r"https?://[^\s'\"]+", named))
 
@@ -103,7 +121,9 @@ def _is_downloaded(call: Call, _: re.Match[str]) -> bool:
 
 def _are_own(call: Call, _: re.Match[str]) -> bool:
     words = call.options.operands
-    return bool(words) and all(call.place(word)[1] in ("temp", "workspace", "user") for word in words)
+    return bool(words) and all(
+        call.place(word)[1] in ("temp", "workspace", "user") for word in words
+    )
 
 
 _MANY = regex(r"--all\b|-A\b|--all-namespaces|(^|\s)-l|--selector|--force")
@@ -113,14 +133,18 @@ CONDITIONS: dict[str, Callable[[Call, re.Match[str]], bool]] = {
     "arguments": lambda call, _: bool(call.args),
     "input": lambda call, _: call.stdin is not None,
     "foreign url": _foreign_url,
-    "foreign path": lambda call, match: call.place(match[1])[1] not in ("workspace", "user", "startup"),
+    "foreign path": lambda call, match: (
+        call.place(match[1])[1] not in ("workspace", "user", "startup")
+    ),
     "untrusted": lambda call, match: "://" not in " ".join(call.args) or _foreign_url(call, match),
     "own places": _are_own,
     "one thing": lambda call, _: not _MANY.search(" ".join(call.args)),
     "destructive sql": lambda call, _: any(map(destruction, call.args)),
     "trust store": lambda call, _: call.name != "ldconfig",
     "downloaded": _is_downloaded,
-    "no image": lambda call, _: not any(re.search(r"^[^-/].*\.(img|qcow2|raw|iso)$", arg) for arg in call.args),
+    "no image": lambda call, _: (
+        not any(re.search(r"^[^-/].*\.(img|qcow2|raw|iso)$", arg) for arg in call.args)
+    ),
 }
 
 
@@ -173,7 +197,9 @@ def _overwrites(call: Call, path: str) -> None:
     """The content of a file is overwritten or cut."""
     full, place = call.place(path)
     deletes = call.name == "shred" and call.options.has("u", "remove")
-    call.machine.note("delete" if deletes else "write", full, scope="one" if call.name == "shred" else "")
+    call.machine.note(
+        "delete" if deletes else "write", full, scope="one" if call.name == "shred" else ""
+    )
     if place in ("workspace", "temp"):
         call.report("overwrite-file", f"overwrites a file: {shown(path)}", full)
     elif place in ("log", "history"):
@@ -181,7 +207,9 @@ def _overwrites(call: Call, path: str) -> None:
     elif place in ("user", "sibling", "cache"):
         call.report("delete-outside", f"destroys a file outside the workspace: {shown(path)}", full)
     elif place == "unknown":
-        call.report("delete-unknown", f"overwrites a path that cannot be known: {shown(path)}", full)
+        call.report(
+            "delete-unknown", f"overwrites a path that cannot be known: {shown(path)}", full
+        )
     else:
         write(call, path)
 
@@ -225,7 +253,9 @@ def _hand_on(call: Call, row: Row, role: str, words: list[str]) -> str | None:
         return run_code(call, words[1], call.name, shell)
     if role == "text*":
         for text in words:
-            judge_text(call, text, row.language) if row.language else run_code(call, text, call.name, shell)
+            judge_text(call, text, row.language) if row.language else run_code(
+                call, text, call.name, shell
+            )
         return None
     if role == "shell":
         return run_code(call, " ".join(words), call.name, shell)
@@ -276,7 +306,9 @@ def run_behind_verb(call: Call, row: Row, words: list[str]) -> str | None:
         if text := options.value("c", "command", "run"):
             return run_code(call, text, call.name)
         words = options.operands[row.skip :]
-    return call.run(words, shell=call.shell.elsewhere() if row.elsewhere else None) if words else None
+    return (
+        call.run(words, shell=call.shell.elsewhere() if row.elsewhere else None) if words else None
+    )
 
 
 def _output(call: Call, row: Row, held: list[str]) -> str | None:

@@ -1,7 +1,7 @@
 """Rows of programs and rules, read from the TOML files beside this module.
 
-A file is compiled once and kept as bytecode in `__pycache__`, as Python keeps modules: reading TOML takes a hundred
-times longer than loading the result.
+A file is compiled once and kept as bytecode in `__pycache__`, as Python keeps modules: reading TOML
+takes a hundred times longer than loading the result.
 """
 
 from __future__ import annotations
@@ -20,15 +20,20 @@ import msgspec
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names
 
-# Fields that say what a program does. Of a program with none of them the generic rule judges the rest.
-_JUDGED = frozenset(names("dry rules operands reads writes sends code program prints run hook language"))
+# Fields that say what a program does. Of a program with none of them the generic rule judges the
+# rest.
+_JUDGED = frozenset(
+    names("dry rules operands reads writes sends code program prints run hook language")
+)
 # Fields of options that take a value.
 _VALUED = names("values cwd reads writes output sends code program serves text script")
 FILES = tuple(sorted(Path(__file__).parent.glob("*.toml")))
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """A pattern over a program's words, or over all its arguments with `!` before it, and what a match means."""
+    """A pattern over a program's words, or over all its arguments with `!` before it, and what a
+    match means.
+    """
 
     pattern: str
     rule: str = ""  # empty: a match is harmless, and entries behind this one do not count
@@ -37,7 +42,10 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is known of a program. Strings of several names are separated by blanks; options stand without dashes."""
+    """What is known of a program.
+
+    Strings of several names are separated by blanks; options stand without dashes.
+    """
 
     # How its arguments are read.
     values: str = ""  # options that take a value; those with a role below need not be repeated
@@ -48,7 +56,8 @@ class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     # What it does.
     dry: str = ""  # pattern over all arguments: nothing happens
     rules: tuple[Entry, ...] = ()  # the first that matches is reported
-    checks: tuple[Entry, ...] = ()  # all that match are reported, also where a hook judges the program
+    # all that match are reported, also where a hook judges the program
+    checks: tuple[Entry, ...] = ()
     operands: str = ""  # the roles of its operands in order; `*` behind a role: all that remain
     cwd: str = ""  # options that name the directory it works in
     reads: str = ""
@@ -56,11 +65,13 @@ class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     output: str = ""  # options that name a file it writes; reported outside the workspace alone
     outputs: str = ""  # operands that are such files: `last` of several, or `all`
     needs: str = ""  # an argument without which it writes no output
-    tree: str = ""  # options by which it acts on directories with all below them; `-`: it always does
+    # options by which it acts on directories with all below them; `-`: it always does
+    tree: str = ""
     sends: str = ""  # options that name a file which goes to another machine
     code: str = ""  # options whose value is shell code
     program: str = ""  # options whose value is a program that it runs
-    prints: str = ""  # where its output comes from: a mark's name, `input`, or `read` for what it has read
+    # where its output comes from: a mark's name, `input`, or `read` for what it has read
+    prints: str = ""
     run: str = ""  # verbs behind which a command follows
     skip: int = 0  # words between such a verb and the command
     elsewhere: bool = False  # that command runs on another machine
@@ -73,7 +84,8 @@ class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     verbs: int = 0  # so many words say what it does; reported when they cannot be known
     picks: str = ""  # files that it runs without being told to
     exact: str = ""  # options with which its output is computed; `-`: it never is
-    host: str = ""  # options, with their dashes, whose value is a host, perhaps with a port or as an address
+    # options, with their dashes, whose value is a host, perhaps with a port or as an address
+    host: str = ""
     serves: str = ""  # options that name the directory it serves
     # Derived.
     short: str = ""
@@ -99,7 +111,13 @@ class _Loader(SourceFileLoader):
     def source_to_code(  # type: ignore[override]
         self, data: bytes, path: str, *, _optimize: int = -1
     ) -> types.CodeType:
-        return compile(f"ROWS = {tomllib.loads(data.decode())!r}", path, "exec", dont_inherit=True, optimize=_optimize)
+        return compile(
+            f"ROWS = {tomllib.loads(data.decode())!r}",
+            path,
+            "exec",
+            dont_inherit=True,
+            optimize=_optimize,
+        )
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Code that a program is given as text: judged by the reader of its language, or by the patterns of texts.toml."""
+"""Code that a program is given as text: judged by the reader of its language, or by the patterns of
+texts.toml.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def judge_text(call: Call, text: str, language: str) -> None:
 
 
 def judge_patterns(call: Call, text: str, language: str) -> None:
-    """Judge a text by the patterns of a small language: each match is an action on what its group holds."""
+    """Judge a text by the patterns of a small language: each match is an action on what its group
+    holds.
+    """
     for entry in TABLE.texts[language]:
         for match in pattern(entry.pattern).finditer(text):
             value = next((group for group in match.groups() if group), "")
@@ -74,7 +78,9 @@ def given_texts(call: Call) -> list[str]:
 
 
 def _strings(call: Call, text: str) -> None:
-    """Run the program whose words are the arguments of a Lisp call; those that are no strings are unknown."""
+    """Run the program whose words are the arguments of a Lisp call; those that are no strings are
+    unknown.
+    """
     words = [single or double or UNSET for single, double in _ARGUMENT.findall(text)]
     run_code(call, " ".join(words), call.name)
 
@@ -90,7 +96,9 @@ def _lands(call: Call, text: str) -> None:
 ACTIONS: dict[str, Callable[[Call, str], object]] = {
     "code": lambda call, text: run_code(call, text.replace('\\"', '"'), call.name),
     "program": lambda call, text: run_program(call, text, "a command"),
-    "escaped": lambda call, text: run_code(call, re.sub(r"\\(.)", r"\1", text).strip("'\""), call.name),
+    "escaped": lambda call, text: run_code(
+        call, re.sub(r"\\(.)", r"\1", text).strip("'\""), call.name
+    ),
     "strings": _strings,
     "script": lambda call, path: call.run(["sh", path]),
     "python": judge_python,

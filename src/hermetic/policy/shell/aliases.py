@@ -12,16 +12,25 @@ MOST_EXPANDED = 50
 _WORD = re.compile(r"([ \t]*)([^\s;|&()<>\"'\\$`]+)(?=[\s;|&()<>]|\Z)")
 
 
-def expand(name: str, rest: str, aliases: Mapping[str, str], active: Set[str], budget: Budget) -> str:
+def expand(
+    name: str, rest: str, aliases: Mapping[str, str], active: Set[str], budget: Budget
+) -> str:
     """What stands for an alias, and for the rest of its command. Raises Overflow."""
     value = aliases[name]
-    return value + (_expand_first(rest, aliases, active, budget) if value[-1:] in (" ", "\t") else rest)
+    return value + (
+        _expand_first(rest, aliases, active, budget) if value[-1:] in (" ", "\t") else rest
+    )
 
 
 def _expand_first(
-    text: str, aliases: Mapping[str, str], active: Set[str], budget: Budget, left: int = MOST_EXPANDED
+    text: str,
+    aliases: Mapping[str, str],
+    active: Set[str],
+    budget: Budget,
+    left: int = MOST_EXPANDED,
 ) -> str:
-    """The text with its first word replaced where it is an alias, and so on as long as aliases end in a blank.
+    """The text with its first word replaced where it is an alias, and so on as long as aliases end
+    in a blank.
 
     `active` are aliases that are being expanded: within themselves, they are words.
     """

@@ -35,7 +35,9 @@ def _wrap(value: int) -> int:
 
 
 class _Calculator:
-    def __init__(self, text: str, get: Callable[[str], int | None], put: Callable[[str, int], None]) -> None:
+    def __init__(
+        self, text: str, get: Callable[[str], int | None], put: Callable[[str, int], None]
+    ) -> None:
         self.tokens: list[str] = []
         pos = 0
         text = text.rstrip()
@@ -195,7 +197,9 @@ def _number(token: str) -> int:
         raise _Unclear from None
 
 
-def calculate(text: str, get: Callable[[str], int | None], put: Callable[[str, int], None]) -> int | None:
+def calculate(
+    text: str, get: Callable[[str], int | None], put: Callable[[str, int], None]
+) -> int | None:
     """The value of an arithmetic text, or None when it cannot be known."""
     if not text.isascii():
         return None

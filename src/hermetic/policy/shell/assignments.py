@@ -14,7 +14,8 @@ from .state import Shell, Value
 from .syntax import Assign
 
 MAX_INDEX = 4096
-# An index is arithmetic, and commands in it run, wherever the text is taken for a variable's name or a number.
+# An index is arithmetic, and commands in it run, wherever the text is taken for a variable's name
+# or a number.
 HIDDEN_INDEX = re.compile(r"\s*[A-Za-z_]\w*\[.*(\$\(|`)", re.DOTALL)
 
 
@@ -81,7 +82,12 @@ def _array(assign: Assign, old: Value | None, folder: Folder) -> Value:
         return pairs
     values = folder.fields([word for _, word in assign.items])
     if assign.append:
-        values = [*(old if isinstance(old, list) else [old] if isinstance(old, str) else []), *values]
+        values = [
+            *(old if isinstance(old, list) else [old] if isinstance(old, str) else []),
+            *values,
+        ]
         folder.runner.spend(len(values))
-        return values if len(values) <= MAX_FIELDS else [*values[:MAX_FIELDS], unknown_like(*values)]
+        return (
+            values if len(values) <= MAX_FIELDS else [*values[:MAX_FIELDS], unknown_like(*values)]
+        )
     return values

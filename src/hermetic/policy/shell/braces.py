@@ -19,8 +19,13 @@ Atom = str | Piece  # one active character, or a piece that braces do not look i
 
 
 def expand_braces(word: Word) -> list[Word]:
-    """The words a brace expression stands for. What is too long to list becomes a star or unknown."""
-    if not any(isinstance(piece, Lit) and not piece.quoted and "{" in piece.text for piece in word.pieces):
+    """The words a brace expression stands for.
+
+    What is too long to list becomes a star or unknown.
+    """
+    if not any(
+        isinstance(piece, Lit) and not piece.quoted and "{" in piece.text for piece in word.pieces
+    ):
         return [word]
     atoms: list[Atom] = []
     for piece in word.pieces:
@@ -52,7 +57,13 @@ def _joined_names(pieces: list[Piece]) -> list[Piece]:
     """Braces work on the text, so `$a{b,c}` names the variables ab and ac."""
     for at in range(len(pieces) - 1):
         var, following = pieces[at], pieces[at + 1]
-        if isinstance(var, Var) and var.bare and not var.quoted and isinstance(following, Lit) and not following.quoted:
+        if (
+            isinstance(var, Var)
+            and var.bare
+            and not var.quoted
+            and isinstance(following, Lit)
+            and not following.quoted
+        ):
             match = re.match(r"\w+", following.text, re.ASCII)
             if match:
                 pieces[at] = Var(var.name + match[0], False, bare=True)
@@ -73,7 +84,10 @@ def _expand(atoms: list[Atom], depth: int) -> list[list[Atom]]:
             for tail in tails:
                 out.append([*atoms[:start], *choice, *tail])
                 if len(out) > MAX_WORDS:
-                    return [*out, [*atoms[:start], "*", *tails[0]] if _is_plain(atoms[start:]) else [_UNSEEN]]
+                    return [
+                        *out,
+                        [*atoms[:start], "*", *tails[0]] if _is_plain(atoms[start:]) else [_UNSEEN],
+                    ]
         return out
     return [atoms]
 
@@ -83,7 +97,9 @@ def _is_plain(atoms: list[Atom]) -> bool:
     return all(isinstance(atom, str) and (atom.isalnum() or atom in "{},.-_") for atom in atoms)
 
 
-def _choices(atoms: list[Atom], start: int, end: int, commas: list[int], depth: int) -> list[list[Atom]] | None:
+def _choices(
+    atoms: list[Atom], start: int, end: int, commas: list[int], depth: int
+) -> list[list[Atom]] | None:
     if commas:
         edges = [start, *commas, end]
         parts = [atoms[a + 1 : b] for a, b in itertools.pairwise(edges)]

@@ -20,7 +20,8 @@ from .syntax import Calc, Case, CFor, Condition, For, Group, If, Lit, Loop, Node
 MAX_ROUNDS = 500  # lines a `while read` loop is followed for
 MAX_UNSETTLED = 3  # rounds of a loop that goes on changing variables
 MAX_COUNTED = 64  # rounds of a counting loop
-_AT_ONCE = ("", ":", "true", "echo", "printf", "let", "disown")  # "" is an assignment or an arithmetic command
+# "" is an assignment or an arithmetic command
+_AT_ONCE = ("", ":", "true", "echo", "printf", "let", "disown")
 
 
 class Walker(Protocol):
@@ -28,7 +29,9 @@ class Walker(Protocol):
 
     endless: int  # how many loops without an end surround the command
 
-    def report(self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell) -> None: ...
+    def report(
+        self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell
+    ) -> None: ...
 
     def run(self, seq: Seq, shell: Shell, stdin: str | None) -> str: ...
 
@@ -37,7 +40,9 @@ class Walker(Protocol):
     def fork(self, shell: Shell) -> Shell: ...
 
 
-def run_compound(machine: Walker, node: Node, shell: Shell, stdin: str | None, folder: Folder) -> str:
+def run_compound(
+    machine: Walker, node: Node, shell: Shell, stdin: str | None, folder: Folder
+) -> str:
     """Evaluate a compound command; gives what it prints."""
     if isinstance(node, Group):
         return machine.run(node.body, shell if node.kind == "{" else shell.fork(), stdin)
@@ -117,7 +122,9 @@ def _loop(machine: Walker, node: Loop, shell: Shell, stdin: str | None) -> str:
 
 
 def _until_settled(machine: Walker, shell: Shell, once: Callable[[], str]) -> str:
-    """Go round a loop until it changes no variable; what still changes then is unknown in a last round."""
+    """Go round a loop until it changes no variable; what still changes then is unknown in a last
+    round.
+    """
     out: list[str] = []
     for _ in range(MAX_UNSETTLED):
         machine.spend(len(shell.variables) // 16)
@@ -144,7 +151,10 @@ def _for(machine: Walker, node: For, shell: Shell, stdin: str | None, folder: Fo
         values = folder.fields(node.words)
     before = shell.fork()
     out = joined(
-        [once(value) if is_plain(value) else _until_settled(machine, shell, partial(once, value)) for value in values]
+        [
+            once(value) if is_plain(value) else _until_settled(machine, shell, partial(once, value))
+            for value in values
+        ]
     )
     if not any(map(is_plain, values)):  # there may be none
         join(shell, [shell.fork(), before])
@@ -183,13 +193,19 @@ def first_word(seq: Seq) -> str:
     for node, _ in seq.items[:1]:
         if isinstance(node, Simple) and node.words:
             first = node.words[0]
-            if isinstance(first, Word) and len(first.pieces) == 1 and isinstance(first.pieces[0], Lit):
+            if (
+                isinstance(first, Word)
+                and len(first.pieces) == 1
+                and isinstance(first.pieces[0], Lit)
+            ):
                 return first.pieces[0].text
     return ""
 
 
 def in_background(seq: Seq) -> list[bool]:
-    """For every command of a list, whether the `&&` and `||` chain that it belongs to runs in a subshell."""
+    """For every command of a list, whether the `&&` and `||` chain that it belongs to runs in a
+    subshell.
+    """
     found: list[bool] = []
     for _, operator in reversed(seq.items):
         found.append(found[-1] if operator in ("&&", "||") and found else operator == "&")

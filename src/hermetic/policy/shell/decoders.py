@@ -7,7 +7,9 @@ import re
 from .compounds import first_word
 from .syntax import Assign, Node, Pipe, Seq, Simple, Sub, Word
 
-_DECODERS = frozenset({"base64", "base32", "xxd", "rev", "openssl", "uudecode", "gunzip", "zcat", "xz", "gpg"})
+_DECODERS = frozenset(
+    {"base64", "base32", "xxd", "rev", "openssl", "uudecode", "gunzip", "zcat", "xz", "gpg"}
+)
 
 
 def is_decoded(word: Word | Assign) -> bool:
@@ -22,7 +24,9 @@ def holds_unpacked(word: Word | Assign) -> bool:
     """True for a word with a command substitution that ends in a decoder."""
     if isinstance(word, Assign):
         return False
-    inner = [node for piece in word.pieces if isinstance(piece, Sub) for node, _ in piece.body.items]
+    inner = [
+        node for piece in word.pieces if isinstance(piece, Sub) for node, _ in piece.body.items
+    ]
     return any(unpacks(node.commands[-1] if isinstance(node, Pipe) else node) for node in inner)
 
 

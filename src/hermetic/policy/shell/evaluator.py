@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hermetic.policy.acts import Act, Deed, Scope
-from hermetic.policy.budget import CHARACTERS, MAX_STEPS, MAX_TEXT, Budget, Overflow, copying, reading
+from hermetic.policy.budget import (
+    CHARACTERS,
+    MAX_STEPS,
+    MAX_TEXT,
+    Budget,
+    Overflow,
+    copying,
+    reading,
+)
 from hermetic.policy.call import Call, program_name
 from hermetic.policy.circumstances import of_call
-from hermetic.policy.dynamic_code import EXHAUSTION, FORK_BOMB, OPAQUE_CODE, UNKNOWN_COMMAND, execute
+from hermetic.policy.dynamic_code import (
+    EXHAUSTION,
+    FORK_BOMB,
+    OPAQUE_CODE,
+    UNKNOWN_COMMAND,
+    execute,
+)
 from hermetic.policy.extension import Extension
 from hermetic.policy.marks import (
     ENDLESS,
@@ -60,7 +74,8 @@ class Evaluator(Budget):
         self.nesting = 0
         self.span = (0, 0)
         self.fixed = False
-        self.active: list[tuple[str, tuple[str, ...]]] = []  # functions being run, with their arguments
+        # functions being run, with their arguments
+        self.active: list[tuple[str, tuple[str, ...]]] = []
         self.aliasing: list[str] = []
         self.input: str | None = None  # what substitutions in the words of the present command read
         self.forking = 0  # inside a pipeline or a background command
@@ -70,17 +85,27 @@ class Evaluator(Budget):
         self.trapped = False  # the code of a trap is being run
         self.redirecting = 0  # the streams of a command are being opened, not the command itself
         self.acts: list[Act] = []
-        self.carriers: list[list[str]] = []  # the programs that are being run, each by the one before
-        self.later: list[tuple[str, Shell, tuple[int, int]]] = []  # code that runs when its shell ends
+        # the programs that are being run, each by the one before
+        self.carriers: list[list[str]] = []
+        # code that runs when its shell ends
+        self.later: list[tuple[str, Shell, tuple[int, int]]] = []
 
     # --- the face to words and commands
 
     def report(
-        self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell, call: Call | None = None
+        self,
+        rule: Rule,
+        reason: str,
+        decoded: str,
+        path: str | None,
+        shell: Shell,
+        call: Call | None = None,
     ) -> None:
         """Record a finding at the command being evaluated."""
         finding = Finding(rule, reason, *self.span, decoded, path, shell.remote)
-        self.findings.append(finding if call is None else of_call(finding, call, redirecting=self.redirecting > 0))
+        self.findings.append(
+            finding if call is None else of_call(finding, call, redirecting=self.redirecting > 0)
+        )
 
     def note(self, deed: Deed, value: str, *, scope: Scope = "") -> None:
         """Record that something is written, deleted, read or reached, or that a program will run."""
@@ -88,13 +113,17 @@ class Evaluator(Budget):
             if deed == "run":
                 self.acts.append(Act(deed, words=tuple(value.split())))
             else:
-                self.acts.append(Act(deed, host=value) if deed == "reach" else Act(deed, path=value, scope=scope))
+                self.acts.append(
+                    Act(deed, host=value) if deed == "reach" else Act(deed, path=value, scope=scope)
+                )
 
     def capture(self, body: Seq, shell: Shell) -> str:
         """What a command substitution prints."""
         output = self.run(body, self.fork(shell), self.input)
         if ENDLESS in output:
-            self.report(EXHAUSTION, "keeps what never ends in memory", shown(output[:80]), None, shell)
+            self.report(
+                EXHAUSTION, "keeps what never ends in memory", shown(output[:80]), None, shell
+            )
         return output
 
     def open_process(self, proc: Proc, shell: Shell) -> str:
@@ -121,7 +150,11 @@ class Evaluator(Budget):
                 seq = Reader(text, self.span).read()
             except Unreadable as problem:
                 self.report(
-                    UNKNOWN_COMMAND, f"runs code that cannot be read: {problem}", shown(text[:200]), None, shell
+                    UNKNOWN_COMMAND,
+                    f"runs code that cannot be read: {problem}",
+                    shown(text[:200]),
+                    None,
+                    shell,
                 )
                 return unknown_like(text)
             return self.run(seq, shell, stdin)
@@ -156,7 +189,9 @@ class Evaluator(Budget):
                 raise Overflow
             action()
             self.finish(kept_for_later)
-            return any(f.rule.label == "dangerous" and f.rule is not UNKNOWN_COMMAND for f in self.findings)
+            return any(
+                f.rule.label == "dangerous" and f.rule is not UNKNOWN_COMMAND for f in self.findings
+            )
         finally:
             self.probing -= 1
             self.findings = kept
@@ -250,7 +285,9 @@ class Evaluator(Budget):
 
     def _pipe(self, node: Pipe, shell: Shell, stdin: str | None) -> str:
         text = stdin
-        if first_word(Seq([(node.commands[-1], ";")])) in _SHELLS and any(unpacks(one) for one in node.commands[:-1]):
+        if first_word(Seq([(node.commands[-1], ";")])) in _SHELLS and any(
+            unpacks(one) for one in node.commands[:-1]
+        ):
             self.report(OPAQUE_CODE, "runs text that only a decoder shows", "", None, shell)
         self.forking += 1
         for command in node.commands:
@@ -262,7 +299,9 @@ class Evaluator(Budget):
         return text or ""
 
     def _coproc(self, node: Coproc, shell: Shell) -> str:
-        """Start a coprocess: what it prints waits behind one descriptor, what it reads goes into another."""
+        """Start a coprocess: what it prints waits behind one descriptor, what it reads goes into
+        another.
+        """
         self.forking += 1
         output = self.node(node.body, shell.fork(), LOCAL)
         self.forking -= 1
@@ -278,7 +317,9 @@ class Evaluator(Budget):
         assert not isinstance(node, Simple | Pipe | Function | Coproc)
         self.spend(4)
         folder = Folder(self, shell)
-        streams = self._open_streams(node.redirects, folder, self._call(["{"], shell, stdin, {}), stdin)
+        streams = self._open_streams(
+            node.redirects, folder, self._call(["{"], shell, stdin, {}), stdin
+        )
         output = run_compound(self, node, shell, streams.stdin, folder)
         return self._close(streams, output, self._call(["{"], shell, stdin, {}))
 
@@ -325,7 +366,9 @@ class Evaluator(Budget):
             return self._close(streams, "", call)
         if is_decoded(node.words[0]) and argv[0] not in shell.functions:
             call.report(OPAQUE_CODE, "hides which program runs behind a decoder")
-        elif call.name in (*_SHELLS, "eval") and any(holds_unpacked(word) for word in node.words[1:]):
+        elif call.name in (*_SHELLS, "eval") and any(
+            holds_unpacked(word) for word in node.words[1:]
+        ):
             call.report(OPAQUE_CODE, "runs text that only a decoder shows")
         output = self._launch(argv, shell, streams, env)
         return self._close(streams, output, call)
@@ -344,7 +387,13 @@ class Evaluator(Budget):
         return self.run_argv(argv, shell, streams.stdin, env)
 
     def run_argv(
-        self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str], *, functions: bool = True
+        self,
+        argv: list[str],
+        shell: Shell,
+        stdin: str | None,
+        env: dict[str, str],
+        *,
+        functions: bool = True,
     ) -> str:
         """Evaluate a program with its arguments, or a function of that name; gives what it prints."""
         self._enter()
@@ -388,8 +437,14 @@ class Evaluator(Budget):
             return self.run_argv([replaced, *call.args], call.shell, call.stdin, call.env)
         if "/" in word and (ran := run_file(call, word)) is not None:
             return ran
-        if "command_not_found_handle" in call.shell.functions and "/" not in word and is_unknown(call):
-            self._function(call.again(["command_not_found_handle", *call.argv]), "command_not_found_handle")
+        if (
+            "command_not_found_handle" in call.shell.functions
+            and "/" not in word
+            and is_unknown(call)
+        ):
+            self._function(
+                call.again(["command_not_found_handle", *call.argv]), "command_not_found_handle"
+            )
         return judge(self, call)
 
     def _replacement(self, call: Call, word: str) -> str | None:
@@ -397,7 +452,12 @@ class Evaluator(Budget):
         if "/" in word or not ("PATH" in call.env or "PATH" in call.shell.variables):
             return None
         return next(
-            (name for path, name in call.shell.copies.items() if path.endswith("/" + word) and name != word), None
+            (
+                name
+                for path, name in call.shell.copies.items()
+                if path.endswith("/" + word) and name != word
+            ),
+            None,
         )
 
     def _unknown_program(self, call: Call, word: str) -> str | None:
@@ -405,7 +465,9 @@ class Evaluator(Budget):
         if is_named and not {NET, "\ue004"} & set(marks_in(word)):
             return judge(self, call)
         if is_known(word):
-            call.report(UNKNOWN_COMMAND, f"hides which program runs behind a pattern: {shown(word)}")
+            call.report(
+                UNKNOWN_COMMAND, f"hides which program runs behind a pattern: {shown(word)}"
+            )
             return None
         execute(call, word, "a program's name")
         return None
@@ -454,7 +516,12 @@ class Evaluator(Budget):
         if not isinstance(first, Word) or len(first.pieces) != 1:
             return None
         piece = first.pieces[0]
-        if not isinstance(piece, Lit) or piece.quoted or piece.text not in shell.aliases or piece.text in self.aliasing:
+        if (
+            not isinstance(piece, Lit)
+            or piece.quoted
+            or piece.text not in shell.aliases
+            or piece.text in self.aliasing
+        ):
             return None
         return piece.text, expand(piece.text, node.rest, shell.aliases, set(self.aliasing), self)
 
@@ -468,7 +535,9 @@ class Evaluator(Budget):
     def _call(self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str]) -> Call:
         return Call(argv, shell, stdin, env, self)
 
-    def _open_streams(self, redirects: list[Redirect], folder: Folder, call: Call, stdin: str | None) -> Streams:
+    def _open_streams(
+        self, redirects: list[Redirect], folder: Folder, call: Call, stdin: str | None
+    ) -> Streams:
         self.redirecting += bool(redirects)
         try:
             return open_streams(redirects, folder, call, stdin)

@@ -15,7 +15,9 @@ from .state import Shell, Value
 from .syntax import Arith, Lit, Piece, Proc, Seq, Sub, Var, Word
 
 MAX_FIELDS = 2_000
-_STEPPED = re.compile(r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)")
+_STEPPED = re.compile(
+    r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
+)
 _WHITE = re.compile(r"[ \t\n]+")
 
 
@@ -46,8 +48,13 @@ class Folder:
         return out
 
     def text(self, word: Word) -> str:
-        """The word as one string, without splitting, globs or braces: an assignment, a here-document."""
-        parts = [self._tilde_first(word, at, piece, assignment=True) for at, piece in enumerate(word.pieces)]
+        """The word as one string, without splitting, globs or braces: an assignment, a
+        here-document.
+        """
+        parts = [
+            self._tilde_first(word, at, piece, assignment=True)
+            for at, piece in enumerate(word.pieces)
+        ]
         text = parts[0] if len(parts) == 1 else joined(parts)
         if len(text) >= CHARACTERS:
             self.runner.spend(copying(*parts))
@@ -100,7 +107,9 @@ class Folder:
             fields.append(_cap(current))
         return fields
 
-    def _split_values(self, values: list[str], fields: list[str], current: str | None) -> str | None:
+    def _split_values(
+        self, values: list[str], fields: list[str], current: str | None
+    ) -> str | None:
         """Word splitting by IFS of unquoted values; glob characters in them become active."""
         ifs = self.shell.scalar("IFS") if "IFS" in self.shell.variables else " \t\n"
         for number, value in enumerate(values):
@@ -124,7 +133,9 @@ class Folder:
         return current
 
     def _values(self, piece: Piece) -> tuple[list[str], bool]:
-        """The values of an expansion and whether they are quoted; several only for `$@`, `${a[@]}` and kin."""
+        """The values of an expansion and whether they are quoted; several only for `$@`, `${a[@]}`
+        and kin.
+        """
         if isinstance(piece, Var):
             many = self._many(piece)
             if many is not None:
@@ -156,7 +167,9 @@ class Folder:
         return self.calculate("".join(self._single(piece) for piece in word.pieces))
 
     def calculate(self, text: str) -> str:
-        """The value of a folded arithmetic text; what it assigns without a known value is an unknown number."""
+        """The value of a folded arithmetic text; what it assigns without a known value is an
+        unknown number.
+        """
         self.runner.spend(1 + reading(text))
         value = calculate(text, self._number, self._assign_number)
         if value is not None:
@@ -197,7 +210,9 @@ class Folder:
     # --- parameters
 
     def _many(self, var: Var) -> list[str] | None:
-        """The separate values of `$@`, `$*`, `${a[@]}`, `${a[@]:1}` …; None for an ordinary parameter."""
+        """The separate values of `$@`, `$*`, `${a[@]}`, `${a[@]:1}` …; None for an ordinary
+        parameter.
+        """
         star = False
         if var.name in "@*" and not var.indirect and not var.length and var.index is None:
             held = self.shell.positional
@@ -210,7 +225,9 @@ class Folder:
             value = self.shell.get(var.name)
             values = self.shell.items(var.name)
             if var.indirect:
-                values = list(value) if isinstance(value, dict) else [str(n) for n in range(len(values))]
+                values = (
+                    list(value) if isinstance(value, dict) else [str(n) for n in range(len(values))]
+                )
         else:
             return None
         values = self._each(var, values)
@@ -235,7 +252,13 @@ class Folder:
             start = offset if offset >= 0 else max(len(values) + offset, 0)
             if var.name in "@*" and var.index is None and offset == 0 and values:
                 values = values if start == 0 else values[1:]
-            end = len(values) if length is None else start + length if length >= 0 else len(values) + length
+            end = (
+                len(values)
+                if length is None
+                else start + length
+                if length >= 0
+                else len(values) + length
+            )
             return values[start:end]
         if var.op in (":-", "-", ":=", "=", ":?", "?", ":+", "+"):
             there = bool(values) and (values != [""])
@@ -270,7 +293,11 @@ class Folder:
             base, _, index = target.partition("[")
             if "$(" in index or "`" in index:
                 self.runner.fold_text(target, self.shell)
-            value = self._element(base, Word([Lit(index[:-1], True)], 0, 0)) if index else self._parameter(base)
+            value = (
+                self._element(base, Word([Lit(index[:-1], True)], 0, 0))
+                if index
+                else self._parameter(base)
+            )
             return self._apply_default(var, value)
         value = self._element(name, var.index) if var.index is not None else self._parameter(name)
         return self._apply_default(var, value)
@@ -282,7 +309,11 @@ class Folder:
         if var.index is not None and self._index_text(var) in ("@", "*"):
             value: Value | None = self.shell.get(var.name)
             return NUMBER if value is None else str(len(self.shell.items(var.name)))
-        value = self._element(var.name, var.index) if var.index is not None else self._parameter(var.name)
+        value = (
+            self._element(var.name, var.index)
+            if var.index is not None
+            else self._parameter(var.name)
+        )
         return NUMBER if value is None else parameters.length_of(value)
 
     def _parameter(self, name: str) -> str | None:
@@ -359,12 +390,18 @@ class Folder:
             pattern = self.pattern(var.arg) if var.arg else ""
             return parameters.replace(value, op, pattern, self.text(var.arg2) if var.arg2 else "")
         if op == ":":
-            return parameters.slice_text(value, self._count(var.arg), self._count(var.arg2), var.arg2 is not None)
+            return parameters.slice_text(
+                value, self._count(var.arg), self._count(var.arg2), var.arg2 is not None
+            )
         if op[0] in "^,":
             return parameters.change_case(value, op, self.pattern(var.arg) if var.arg else "")
         if op == "@":
             how = self.text(var.arg) if var.arg else ""
-            return self.runner.fold_text(value, self.shell) if how == "P" else parameters.transform(value, how)
+            return (
+                self.runner.fold_text(value, self.shell)
+                if how == "P"
+                else parameters.transform(value, how)
+            )
         return unknown_like(value)
 
     # --- tilde
@@ -376,7 +413,9 @@ class Folder:
             return piece.text
         text = piece.text
         if at == 0 and text.startswith("~"):
-            text = self._tilde(text, alone=len(word.pieces) == 1 or "/" in text or _slash_next(word))
+            text = self._tilde(
+                text, alone=len(word.pieces) == 1 or "/" in text or _slash_next(word)
+            )
         if assignment:
             if ":~" in text:
                 text = text.replace(":~", ":" + self.shell.home)
@@ -411,7 +450,9 @@ def piece_quoted(piece: Piece) -> bool:
 
 
 def split_ifs(value: str, ifs: str) -> list[str]:
-    """Fields of an unquoted value; runs of white space in IFS separate once, other characters each time."""
+    """Fields of an unquoted value; runs of white space in IFS separate once, other characters each
+    time.
+    """
     if not ifs:
         return [value]
     if ifs == " \t\n":

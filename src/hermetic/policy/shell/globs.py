@@ -41,7 +41,9 @@ def glob_regex(pattern: str, crosses_slash: bool = True) -> re.Pattern[str] | No
             if end < 0:
                 out.append(re.escape("["))
                 continue
-            out.append(_bracket(pattern[pos:end]) if "[:" not in pattern[pos:end] else _named(pattern, pos))
+            out.append(
+                _bracket(pattern[pos:end]) if "[:" not in pattern[pos:end] else _named(pattern, pos)
+            )
             pos = end + 1 if "[:" not in pattern[pos:end] else _named_end(pattern, pos)
         else:
             out.append(re.escape(char))
@@ -75,6 +77,9 @@ def _named(pattern: str, pos: int) -> str:
 
 def could_match(pattern: str, name: str) -> bool:
     """True when the folded name, globs and unknown text included, may stand for `name`."""
-    loose = "".join(STAR if ord(char) >= 0xE000 and char not in (QUESTION, BRACKET) else char for char in pattern)
+    loose = "".join(
+        STAR if ord(char) >= 0xE000 and char not in (QUESTION, BRACKET) else char
+        for char in pattern
+    )
     regex = glob_regex(loose, crosses_slash=False)
     return regex is None or regex.fullmatch(name) is not None

@@ -1,4 +1,6 @@
-"""Where ways part: what a shell holds when only one of several ways was taken, and nobody knows which."""
+"""Where ways part: what a shell holds when only one of several ways was taken, and nobody knows
+which.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ MAX_WORLDS = 8
 
 
 def join(shell: Shell, ends: Sequence[Shell]) -> None:
-    """Make `shell` what it may be after any of the ends; a variable they disagree on keeps every value it may have."""
+    """Make `shell` what it may be after any of the ends; a variable they disagree on keeps every
+    value it may have.
+    """
     for name in _differing(shell, ends):
         values = _distinct(value for end in ends for value in _values(end, name))
         if len(values) > MAX_WORLDS:
@@ -31,7 +35,11 @@ def join(shell: Shell, ends: Sequence[Shell]) -> None:
     shell.traps = tuple(dict.fromkeys(trap for end in ends for trap in end.traps))
     for end in ends:
         shell.aliases.update(end.aliases)
-        shell.exported = None if shell.exported is None or end.exported is None else shell.exported | end.exported
+        shell.exported = (
+            None
+            if shell.exported is None or end.exported is None
+            else shell.exported | end.exported
+        )
     if any(end.positional != ends[0].positional for end in ends):
         shell.positional = [UNSET]
     else:
@@ -41,8 +49,14 @@ def join(shell: Shell, ends: Sequence[Shell]) -> None:
 
 
 def undecided(shell: Shell) -> dict[str, tuple[Value, ...]]:
-    """The variables that may have one of several values, as long as nothing was assigned to them since."""
-    return {name: values for name, values in shell.choices.items() if shell.variables.get(name) is values[0]}
+    """The variables that may have one of several values, as long as nothing was assigned to them
+    since.
+    """
+    return {
+        name: values
+        for name, values in shell.choices.items()
+        if shell.variables.get(name) is values[0]
+    }
 
 
 def worlds(shell: Shell, choices: dict[str, tuple[Value, ...]], names: list[str]) -> list[Shell]:
@@ -99,7 +113,8 @@ def _differing(shell: Shell, ends: Sequence[Shell]) -> list[str]:
 def _values(end: Shell, name: str) -> tuple[Value, ...]:
     value = end.variables.get(name)
     if value is None:
-        # The text itself sets this variable on another way, so where it does not the variable is empty.
+        # The text itself sets this variable on another way, so where it does not the variable is
+        # empty.
         return (end.get(name) or "",)
     open_values = end.choices.get(name)
     return open_values if open_values is not None and open_values[0] is value else (value,)
@@ -111,7 +126,9 @@ def _hidden(ends: Sequence[Shell]) -> dict[str, Hidden] | None:
         return None
     found = {name: hidden for end in ends for name, hidden in (end.hidden or {}).items()}
     for name, hidden in found.items():
-        certain = all(name in (end.hidden or {}) and (end.hidden or {})[name].certain for end in ends)
+        certain = all(
+            name in (end.hidden or {}) and (end.hidden or {})[name].certain for end in ends
+        )
         found[name] = hidden._replace(certain=certain)
     return found
 
@@ -127,7 +144,11 @@ def _distinct(values: Iterable[Value]) -> list[Value]:
 def _unknown(values: Sequence[Value]) -> Value:
     """Unknown text, or an unknown number where all values are numbers."""
     texts = [text for value in values for text in _texts(value)]
-    if texts and all(text.isdigit() for text in texts) and all(isinstance(value, str) for value in values):
+    if (
+        texts
+        and all(text.isdigit() for text in texts)
+        and all(isinstance(value, str) for value in values)
+    ):
         return NUMBER
     unknown = unknown_like(*texts)
     return unknown if any(isinstance(value, str) for value in values) else [unknown]
@@ -159,5 +180,7 @@ def _join_functions(shell: Shell, ends: Sequence[Shell]) -> None:
 
 
 def _worst_directory(cwds: set[str], shell: Shell) -> str:
-    order = sorted(cwds, key=lambda cwd: classify(cwd, shell) in ("workspace", "workspace root", "temp"))
+    order = sorted(
+        cwds, key=lambda cwd: classify(cwd, shell) in ("workspace", "workspace root", "temp")
+    )
     return order[0]

@@ -51,7 +51,9 @@ def judge(evaluator: Findings, call: Call) -> str | None:
     output = judged_by(call)
     if evaluator.extension is not None:
         if judged_by is FALLBACK and evaluator.extension.spares(call):
-            evaluator.findings[found:] = [one for one in evaluator.findings[found:] if not _is_of(call, one)]
+            evaluator.findings[found:] = [
+                one for one in evaluator.findings[found:] if not _is_of(call, one)
+            ]
         evaluator.extension.judge(call)
     if step is not None:
         step.findings, step.acts = tuple(evaluator.findings[found:]), tuple(evaluator.acts[acted:])
@@ -59,5 +61,11 @@ def judge(evaluator: Findings, call: Call) -> str | None:
 
 
 def _is_of(call: Call, finding: Finding) -> bool:
-    """True for what a user's row may take back: a finding about the program itself that is not hardline."""
-    return finding.argv[:1] == tuple(call.argv[:1]) and finding.source == "program" and not finding.rule.hardline
+    """True for what a user's row may take back: a finding about the program itself that is not
+    hardline.
+    """
+    return (
+        finding.argv[:1] == tuple(call.argv[:1])
+        and finding.source == "program"
+        and not finding.rule.hardline
+    )

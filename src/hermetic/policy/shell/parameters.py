@@ -46,7 +46,13 @@ def remove(value: str, operator: str, pattern: str) -> str:
 def replace(value: str, operator: str, pattern: str, replacement: str) -> str:
     """`${x/p/r}`, `${x//p/r}`, `${x/#p/r}`, `${x/%p/r}`."""
     if not pattern:
-        return replacement + value if operator == "/#" else value + replacement if operator == "/%" else value
+        return (
+            replacement + value
+            if operator == "/#"
+            else value + replacement
+            if operator == "/%"
+            else value
+        )
     regex = glob_regex(pattern)
     if regex is None or _work(value, pattern) > _MAX_WORK:
         return unknown_like(value, pattern, replacement)
@@ -121,4 +127,6 @@ def transform(value: str, letter: str) -> str:
 
 def length_of(value: str) -> str:
     """`${#x}`"""
-    return str(len(value.encode("latin-1").decode("utf-8", "replace"))) if is_plain(value) else NUMBER
+    return (
+        str(len(value.encode("latin-1").decode("utf-8", "replace"))) if is_plain(value) else NUMBER
+    )

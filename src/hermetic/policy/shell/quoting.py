@@ -26,7 +26,9 @@ _ZERO_OCTAL = re.compile(r"0[0-7]{0,3}")
 _UNICODE = {"u": re.compile(r"[0-9A-Fa-f]{1,4}"), "U": re.compile(r"[0-9A-Fa-f]{1,8}")}
 
 
-def _escape(text: str, pos: int, octal: re.Pattern[str], simple: str, hexadecimal: re.Pattern[str]) -> tuple[str, int]:
+def _escape(
+    text: str, pos: int, octal: re.Pattern[str], simple: str, hexadecimal: re.Pattern[str]
+) -> tuple[str, int]:
     """What the escape after a backslash stands for, and where the text goes on."""
     char = text[pos : pos + 1]
     if char == "x":
@@ -50,7 +52,9 @@ def _escape(text: str, pos: int, octal: re.Pattern[str], simple: str, hexadecima
 
 
 def decode_ansi_c(text: str, pos: int) -> tuple[str, int]:
-    """The value of a $'…' whose content starts at `pos`, and the place after it; -1 when it does not end."""
+    """The value of a $'…' whose content starts at `pos`, and the place after it; -1 when it does
+    not end.
+    """
     out: list[str] = []
     size = len(text)
     while pos < size:

@@ -1,4 +1,6 @@
-"""Reads a shell text into the shapes of `syntax`, as bash would; what it cannot read raises `Unreadable`."""
+"""Reads a shell text into the shapes of `syntax`, as bash would; what it cannot read raises
+`Unreadable`.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +34,24 @@ _RESERVED = re.compile(r"(\[\[|[A-Za-z]+|[!{}])(?=[\s;&|()<>]|$)")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(?=\[|\+?=)")
 _EQUALS = re.compile(r"(\+?)=")
 _DEFINED = re.compile(r"[^\s;&|<>()'\"\\`$]+")
-_COPROC_NAME = re.compile(r"[^\s;&|<>()'\"\\`$]+[ \t]+(?=[{(]|(?:if|while|until|for|case|select|\[\[)\s)")
+_COPROC_NAME = re.compile(
+    r"[^\s;&|<>()'\"\\`$]+[ \t]+(?=[{(]|(?:if|while|until|for|case|select|\[\[)\s)"
+)
 _FUNCTION = re.compile(r"[ \t]*\([ \t]*\)")
 _DECLARES = frozenset({"declare", "typeset", "export", "local", "readonly", "eval", "alias", "let"})
 _STOPPERS = frozenset({"then", "fi", "do", "done", "esac", "else", "elif", "}"})
-_COMPOUND = frozenset({"if", "while", "until", "for", "case", "select", "function", "[[", "{", "!", "time"})
+_COMPOUND = frozenset(
+    {"if", "while", "until", "for", "case", "select", "function", "[[", "{", "!", "time"}
+)
 _NONE: frozenset[str] = frozenset()
 MAX_DESCRIPTOR = 2**31 - 1
 
 
 class Reader(WordReader):
-    """One pass over one text. `span` fixes the reported place of everything read from a nested text."""
+    """One pass over one text.
+
+    `span` fixes the reported place of everything read from a nested text.
+    """
 
     def read_list(self, closing: str = "") -> Seq:
         """The commands up to a closing parenthesis, a closing word or the end."""
@@ -63,7 +72,11 @@ class Reader(WordReader):
         items: list[tuple[Node, str]] = []
         while True:
             self._skip_lines()
-            if self.pos >= self.size or self.text[self.pos] == ")" or self.text.startswith(";;", self.pos):
+            if (
+                self.pos >= self.size
+                or self.text[self.pos] == ")"
+                or self.text.startswith(";;", self.pos)
+            ):
                 break
             if self.text.startswith(";&", self.pos):
                 break
@@ -84,7 +97,12 @@ class Reader(WordReader):
                 if self.pos >= self.size:
                     raise Unreadable("the text ends after an operator")
                 return operator
-        if pos >= self.size or text[pos] in ")\n" or text.startswith(";;", pos) or text.startswith(";&", pos):
+        if (
+            pos >= self.size
+            or text[pos] in ")\n"
+            or text.startswith(";;", pos)
+            or text.startswith(";&", pos)
+        ):
             return ";"
         if text[pos] in ";&":
             self.pos += 1
@@ -263,7 +281,9 @@ class Reader(WordReader):
                         falling.add(len(items) - 1)
                     break
         self._keyword("esac")
-        return self._place(Case(subject, items, self._redirects(), start, self.pos, frozenset(falling)))
+        return self._place(
+            Case(subject, items, self._redirects(), start, self.pos, frozenset(falling))
+        )
 
     def _condition(self, start: int) -> Node:
         self.pos += 2
@@ -458,7 +478,9 @@ class Reader(WordReader):
         redirect = Redirect(match[2], match[1], word)
         if match[2] in ("<<", "<<-"):
             raw = self.text[start : self.pos].replace("\\\n", "")
-            delimiter = "".join(piece.text if isinstance(piece, Lit) else "" for piece in word.pieces)
+            delimiter = "".join(
+                piece.text if isinstance(piece, Lit) else "" for piece in word.pieces
+            )
             if any(not isinstance(piece, Lit) for piece in word.pieces):
                 delimiter = raw
             quoted = any(char in raw for char in "'\"\\")

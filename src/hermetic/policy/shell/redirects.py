@@ -27,7 +27,9 @@ class Streams(msgspec.Struct):
     to_network: bool = False
 
 
-def open_streams(redirects: list[Redirect], folder: Folder, call: Call, stdin: str | None) -> Streams:
+def open_streams(
+    redirects: list[Redirect], folder: Folder, call: Call, stdin: str | None
+) -> Streams:
     """Judge the redirections of a command and say what its streams are."""
     streams = Streams(stdin, [], {})
     for redirect in redirects:

@@ -1,4 +1,6 @@
-"""What a shell knows while a text is evaluated: variables, functions, directories, files written so far."""
+"""What a shell knows while a text is evaluated: variables, functions, directories, files written so
+far.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ _TOOL_NAMES = {
 
 
 class Hidden(NamedTuple):
-    """What a local variable hides: the values that the outer one may have, and where it leads as a nameref."""
+    """What a local variable hides: the values that the outer one may have, and where it leads as a
+    nameref.
+    """
 
     values: tuple[Value | None, ...]
     reference: str | None
@@ -69,7 +73,10 @@ class Shell:
         self.home = state.home or DEFAULT_HOME
         self.user = state.user or self.home.rsplit("/", 1)[-1] or "root"
         self.workspace = (
-            workspace or cwd or state.cwd or (DEFAULT_WORKSPACE if state.home is None else self.home + "/project")
+            workspace
+            or cwd
+            or state.cwd
+            or (DEFAULT_WORKSPACE if state.home is None else self.home + "/project")
         )
         self.cwd = cwd or state.cwd or self.workspace
         self.complete = state.complete
@@ -83,21 +90,28 @@ class Shell:
         }
         for name, value in state.variables.items():
             self.variables[name] = value if isinstance(value, str) else list(value)
-        self.exported = None if state.exported is None else frozenset(state.exported)  # None: nobody knows which
+        # None: nobody knows which
+        self.exported = None if state.exported is None else frozenset(state.exported)
         self.began: dict[str, Value] = dict(self.variables)  # when the text begins
-        self.context: Mapping[str, str] | None = None  # what its session was given, as far as that is part of its acts
-        self.choices: dict[str, tuple[Value, ...]] = {}  # variables on whose value several ways disagree
+        # what its session was given, as far as that is part of its acts
+        self.context: Mapping[str, str] | None = None
+        # variables on whose value several ways disagree
+        self.choices: dict[str, tuple[Value, ...]] = {}
         self.seen: set[str] = set()  # variables that were read
         self.functions: dict[str, Node] = {}
         self.unsure: frozenset[str] = frozenset()  # functions that only some ways define
         self.aliases: dict[str, str] = {}
-        self.references = dict(state.references)  # name → the variable it stands for; only ever replaced as a whole
-        self.hidden: dict[str, Hidden] | None = None  # by variables of the function that runs; replaced as a whole
+        # name → the variable it stands for; only ever replaced as a whole
+        self.references = dict(state.references)
+        # by variables of the function that runs; replaced as a whole
+        self.hidden: dict[str, Hidden] | None = None
         self.lastpipe = state.lastpipe  # the last command of a pipeline may run in this shell
-        self.traps: tuple[tuple[str, str], ...] = ()  # signal and code; only ever replaced as a whole
+        # signal and code; only ever replaced as a whole
+        self.traps: tuple[tuple[str, str], ...] = ()
         self.positional: list[str] | None = None
         self.name0 = "bash"
-        self.scripts: tuple[str, ...] = ()  # the files that are being run, each started by the one before
+        # the files that are being run, each started by the one before
+        self.scripts: tuple[str, ...] = ()
         self.stack: list[str] = []
         self.previous = UNSET
         self.files: dict[str, str] = {}
@@ -157,13 +171,16 @@ class Shell:
 
     def set(self, name: str, value: Value) -> None:
         """Assign to a variable, or to the one that a nameref leads to."""
-        if self.references.get(name) == "" and isinstance(value, str):  # its first value is where it leads
+        # its first value is where it leads
+        if self.references.get(name) == "" and isinstance(value, str):
             self.refer(name, value)
         else:
             self.variables[self.resolve(name)] = value
 
     def refer(self, name: str, target: str) -> None:
-        """Make a name stand for another variable; for none that is known where the text is not a name."""
+        """Make a name stand for another variable; for none that is known where the text is not a
+        name.
+        """
         others = {one: to for one, to in self.references.items() if one != name}
         if re.fullmatch(r"([A-Za-z_]\w*(\[.*\])?)?", target, re.DOTALL):
             self.references = {**others, name: target}
@@ -184,7 +201,9 @@ class Shell:
                 self.variables[name] = value
 
     def hide(self, name: str) -> bool:
-        """Make a variable local to the function that runs; False where it is already, or no function runs."""
+        """Make a variable local to the function that runs; False where it is already, or no
+        function runs.
+        """
         if self.hidden is None or name in self.hidden:
             return False
         value, choices = self.variables.get(name), self.choices.get(name, ())
@@ -234,10 +253,21 @@ UID EUID RANDOM SECONDS LINENO BASHPID EPOCHSECONDS COLUMNS SRANDOM
             return NUMBER
         if name in _TOOL_NAMES:
             return _TOOL_NAMES[name]
-        if name in ("PATH", "HOSTNAME", "OSTYPE", "LANG", "TERM", "BASH_VERSION", "MACHTYPE", "HOSTTYPE"):
-            return {"OSTYPE": "linux-gnu", "HOSTNAME": "localhost", "PATH": "/usr/local/bin:/usr/bin:/bin"}.get(
-                name, UNSET
-            )
+        if name in (
+            "PATH",
+            "HOSTNAME",
+            "OSTYPE",
+            "LANG",
+            "TERM",
+            "BASH_VERSION",
+            "MACHTYPE",
+            "HOSTTYPE",
+        ):
+            return {
+                "OSTYPE": "linux-gnu",
+                "HOSTNAME": "localhost",
+                "PATH": "/usr/local/bin:/usr/bin:/bin",
+            }.get(name, UNSET)
         if self.complete:
             return None
         return TOKEN if SECRET_NAME.search(name) else None

@@ -173,4 +173,6 @@ class Coproc(msgspec.Struct):
     end: int
 
 
-Node: TypeAlias = Simple | Pipe | Group | If | Loop | For | CFor | Case | Condition | Calc | Function | Coproc
+Node: TypeAlias = (
+    Simple | Pipe | Group | If | Loop | For | CFor | Case | Condition | Calc | Function | Coproc
+)

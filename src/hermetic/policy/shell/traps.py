@@ -25,9 +25,13 @@ class Trapped(Protocol):
 
 
 def keep(shell: Shell, code: str, signals: list[str]) -> None:
-    """Set or, with `-` or nothing as code, forget traps; the one on EXIT changes nothing that a command meets."""
+    """Set or, with `-` or nothing as code, forget traps; the one on EXIT changes nothing that a
+    command meets.
+    """
     kept = tuple(trap for trap in shell.traps if trap[0] not in signals)
-    added = () if code in ("-", "") else tuple((signal, code) for signal in signals if signal != "EXIT")
+    added = (
+        () if code in ("-", "") else tuple((signal, code) for signal in signals if signal != "EXIT")
+    )
     shell.traps = kept + added
 
 
@@ -38,10 +42,13 @@ def signal_name(word: str) -> str:
 
 
 def spring(machine: Trapped, shell: Shell) -> None:
-    """Make the shell what it may be before its next command: any of its traps may have run, or none."""
+    """Make the shell what it may be before its next command: any of its traps may have run, or
+    none.
+    """
     ends, kept_for_later = [shell.fork()], len(machine.later)
     for signal, code in shell.traps:
-        findings, silent = machine.findings, signal not in EVENTS  # what a signal runs is judged at the end
+        # what a signal runs is judged at the end
+        findings, silent = machine.findings, signal not in EVENTS
         machine.findings = [] if silent else findings
         machine.probing += silent
         twin = machine.fork(shell)

@@ -28,7 +28,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!\-]")
 _BRACED_NAME = re.compile(r"[A-Za-z_]\w*|\d+|[@*#?$!\-]")
 _LENGTH = re.compile(r"#(?:[A-Za-z0-9_@*]|[#?$!-]\})")
 _OPERATOR = re.compile(r":-|:=|:\?|:\+|##|%%|//|/#|/%|\^\^|,,|[-=?+#%/^,:@]")
-_OVER = re.compile(r"""(?:\\.|\$'(?:[^'\\]|\\.)*'|'[^']*'|`(?:[^`\\]|\\.)*`|[^\\'"`()$]|\$(?!'))+""", re.DOTALL)
+_OVER = re.compile(
+    r"""(?:\\.|\$'(?:[^'\\]|\\.)*'|'[^']*'|`(?:[^`\\]|\\.)*`|[^\\'"`()$]|\$(?!'))+""", re.DOTALL
+)
 _OVER_QUOTED = re.compile(r"""(?:\\.|`(?:[^`\\]|\\.)*`|[^\\"`$(]|\$(?!\()|(?<!\$)\()+""", re.DOTALL)
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 _OPENERS = {"]": "[", ")": "("}  # what is nested where a text stops at one of these
@@ -47,7 +49,9 @@ class Unreadable(Exception):
 
 
 class WordReader:
-    """A place in a text, and how to read a word there; lists of commands inside words are read by the subclass."""
+    """A place in a text, and how to read a word there; lists of commands inside words are read by
+    the subclass.
+    """
 
     def __init__(self, text: str, span: tuple[int, int] | None = None, depth: int = 0) -> None:
         self.text = text
@@ -86,7 +90,9 @@ class WordReader:
         return Word(pieces, start, self.pos)
 
     def _quoted_word(self, text: str) -> Word:
-        """A text in which only `$`, backquotes and backslashes are special: a here-document, an index."""
+        """A text in which only `$`, backquotes and backslashes are special: a here-document, an
+        index.
+        """
         inner = self.nested(text, self.span or (0, 0))
         if inner.depth > MAX_DEPTH:
             raise Unreadable("expansions are nested too deeply")
@@ -145,7 +151,11 @@ class WordReader:
 
     def _opens_extglob(self, pieces: list[Piece]) -> bool:
         last = pieces[-1]
-        return isinstance(last, Lit) and not last.quoted and last.text[-1:] in ("?", "*", "+", "@", "!")
+        return (
+            isinstance(last, Lit)
+            and not last.quoted
+            and last.text[-1:] in ("?", "*", "+", "@", "!")
+        )
 
     def _extglob(self, pieces: list[Piece]) -> None:
         """An extended pattern matches some name: it is folded to a star, and to the commands in it."""
@@ -154,7 +164,11 @@ class WordReader:
         self.pos += 1
         inner = self._pieces(")", False)
         self._expect(")")
-        run = [piece for piece in inner if not isinstance(piece, Lit) and not (isinstance(piece, Var) and piece.bare)]
+        run = [
+            piece
+            for piece in inner
+            if not isinstance(piece, Lit) and not (isinstance(piece, Var) and piece.bare)
+        ]
         pieces[-1:] = [Lit(last.text[:-1] + "*", False), *run]
 
     def _backslash(self, pieces: list[Piece], stop: str, quoted: bool) -> None:
@@ -166,7 +180,12 @@ class WordReader:
             pieces.append(Lit("\\", True))
             self.pos = self.size
             return
-        if quoted and following not in "$`\\" and not (following == '"' and '"' in stop) and following not in stop:
+        if (
+            quoted
+            and following not in "$`\\"
+            and not (following == '"' and '"' in stop)
+            and following not in stop
+        ):
             pieces.append(Lit("\\" + following, True))
             return
         pieces.append(Lit(following, True))
@@ -193,7 +212,10 @@ class WordReader:
         return Proc(char, self._parenthesized())
 
     def _parenthesized(self) -> Seq:
-        """The commands of a substitution, from `$(` or `<(` to its end. They have here-documents of their own."""
+        """The commands of a substitution, from `$(` or `<(` to its end.
+
+        They have here-documents of their own.
+        """
         pending, self._heredocs = self._heredocs, []
         self.pos += 2
         self._substitutions += 1
@@ -206,7 +228,10 @@ class WordReader:
         return body
 
     def _dollar(self, quoted: bool, braced: bool) -> list[Piece]:
-        """An expansion. Inside `${…}` the quotes `$'…'` and `$"…"` count even between double quotes."""
+        """An expansion.
+
+        Inside `${…}` the quotes `$'…'` and `$"…"` count even between double quotes.
+        """
         text, pos = self.text, self.pos
         if text.startswith("$((", pos):
             end = self._closing_parens(pos + 3)
@@ -215,7 +240,8 @@ class WordReader:
                 return [Arith(self._quoted_word(text[pos + 3 : end]), quoted)]
         if text.startswith("$(", pos):
             return [Sub(self._parenthesized(), quoted)]
-        if text.startswith(("${ ", "${\t", "${\n", "${|"), pos):  # bash 5.3 runs the commands in this shell
+        # bash 5.3 runs the commands in this shell
+        if text.startswith(("${ ", "${\t", "${\n", "${|"), pos):
             self.pos += 3
             body = self.read_list("}")
             self._expect("}")
@@ -314,7 +340,9 @@ class WordReader:
         return end if self.text.startswith("))", end) else -1
 
     def _closing(self, pos: int, closer: str, depth: int = 0) -> int:
-        """Where a parenthesis or a double quote is closed, read over quotes and substitutions; the end if nowhere."""
+        """Where a parenthesis or a double quote is closed, read over quotes and substitutions; the
+        end if nowhere.
+        """
         level, text = 0, self.text
         if depth > MAX_DEPTH:
             raise Unreadable("expansions are nested too deeply")
@@ -361,7 +389,9 @@ class WordReader:
         self.pos += len(char)
 
     def _read_heredocs(self) -> None:
-        """Called just after a newline: the bodies of the here-documents announced on the line before."""
+        """Called just after a newline: the bodies of the here-documents announced on the line
+        before.
+        """
         pending, self._heredocs = self._heredocs, []
         for redirect, delimiter, quoted in pending:
             lines: list[str] = []
@@ -375,8 +405,13 @@ class WordReader:
                     line = line.lstrip("\t")
                 if line == delimiter:
                     break
-                if self._substitutions and line.startswith(delimiter) and ")" in line[len(delimiter) :]:
-                    self.pos = self.text.index(delimiter, start) + len(delimiter)  # `EOF)` ends both
+                if (
+                    self._substitutions
+                    and line.startswith(delimiter)
+                    and ")" in line[len(delimiter) :]
+                ):
+                    # `EOF)` ends both
+                    self.pos = self.text.index(delimiter, start) + len(delimiter)
                     break
                 lines.append(line)
             body = "".join(f"{line}\n" for line in lines)

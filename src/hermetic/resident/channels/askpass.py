@@ -1,8 +1,9 @@
-"""Password prompts: a program's prompt goes to a client, and the answer goes directly to that program.
+"""Password prompts: a program's prompt goes to a client, and the answer goes directly to that
+program.
 
-sudo runs the program that SUDO_ASKPASS names. Ours connects to a socket of the resident. Only a child of a running sudo
-gets the answer, and no process without sudo's privileges can pass for one: programs that a command runs itself get
-nothing.
+sudo runs the program that SUDO_ASKPASS names. Ours connects to a socket of the resident. Only a
+child of a running sudo gets the answer, and no process without sudo's privileges can pass for one:
+programs that a command runs itself get nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Askpass:
         if self.listener is not None:
             return
         socket_path = self.directory + "/a"
-        with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700), "w") as file:
+        with open(
+            os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700), "w"
+        ) as file:
             file.write(_PROGRAM % (_quoted(sys.executable), PROMPT, _quoted(socket_path)))
         self.listener = Listener(self.loop, socket_path, 0o600, PASSWORD_QUESTIONS, self._accepted)
 
@@ -72,7 +75,12 @@ class Askpass:
 
     def _accepted(self, connection: Stream, pid: int, uid: int) -> None:
         asker = asking_sudo(pid)
-        if uid != os.getuid() or asker is None or len(self.questions) >= PASSWORD_QUESTIONS or not self.answerers:
+        if (
+            uid != os.getuid()
+            or asker is None
+            or len(self.questions) >= PASSWORD_QUESTIONS
+            or not self.answerers
+        ):
             connection.close()
             return
         self.number += 1
@@ -121,7 +129,10 @@ class Question:
 
 
 def asking_sudo(pid: int) -> int | None:
-    """The pid of the sudo that started this process, or None. Name and effective user come from /proc."""
+    """The pid of the sudo that started this process, or None.
+
+    Name and effective user come from /proc.
+    """
     fields = stat_fields(pid)
     if len(fields) < 2:
         return None

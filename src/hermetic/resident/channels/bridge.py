@@ -1,7 +1,8 @@
 """Bridge between programs inside and the client that serves them: it forwards bytes both ways.
 
-A program connects to a socket of the resident and sends the token that it was started with. From then on its bytes are
-events of the request that opened the bridge under that token, and the client's bytes go to the program.
+A program connects to a socket of the resident and sends the token that it was started with. From
+then on its bytes are events of the request that opened the bridge under that token, and the
+client's bytes go to the program.
 """
 
 from __future__ import annotations

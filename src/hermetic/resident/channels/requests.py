@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def bridge(resident: Resident, request: Request, token: str = "") -> None:
-    """Stays open. The first event holds the socket to which programs connect, the others hold their bytes."""
+    """Stays open.
+
+    The first event holds the socket to which programs connect, the others hold their bytes.
+    """
     if len(token.encode()) != TOKEN_BYTES:
         raise invalid("token", "a token has %d characters" % TOKEN_BYTES)
     resident.bridge.open(token.encode(), request)

@@ -1,11 +1,12 @@
 """Python scripts: processes whose whole tree ends with them, forked from a warm interpreter.
 
-An interpreter reads from stdin the modules that scripts import, a directory, and the script; each has its length before
-it. The resident keeps the modules, so a client sends them once.
+An interpreter reads from stdin the modules that scripts import, a directory, and the script; each
+has its length before it. The resident keeps the modules, so a client sends them once.
 
-The first script starts an interpreter of its own. Then a *parent* is started: an interpreter that has imported what
-many scripts need and runs none itself. For each script it forks twice, so that the script becomes the resident's child.
-It receives the script's standard streams through a socket and answers with the pid.
+The first script starts an interpreter of its own. Then a *parent* is started: an interpreter that
+has imported what many scripts need and runs none itself. For each script it forks twice, so that
+the script becomes the resident's child. It receives the script's standard streams through a socket
+and answers with the pid.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class ScriptOptions:
         return self.argv, self.environ, self.modules
 
     def resolve_shim(self, interpreters: dict[tuple[Any, ...], str], cwd: str) -> None:
-        """Replaces a shim by its interpreter if that is known for this directory and these variables."""
+        """Replaces a shim by its interpreter if that is known for this directory and these
+        variables.
+        """
         self.cwd = cwd
         if self.shim is None and is_shim(self.argv[0]):
             self.shim = (self.argv[0], cwd, tuple(sorted(self.environ.items())))
@@ -70,8 +73,9 @@ class ScriptOptions:
 class Script(Process):
     """A process that has ended when all that it started has ended too.
 
-    Its input is a socket. An interpreter's last act is to write its exit code there. If no other process of the script
-    is alive, that is the ending: the kernel takes a millisecond to remove the process.
+    Its input is a socket. An interpreter's last act is to write its exit code there. If no other
+    process of the script is alive, that is the ending: the kernel takes a millisecond to remove the
+    process.
     """
 
     is_spare = False
@@ -80,7 +84,9 @@ class Script(Process):
     order: ScriptOptions | None = None  # of an interpreter behind a shim, until it reports its path
     ungiven: tuple[bytes, int] | None = None  # cwd and source of its script, until the pid is known
 
-    def __init__(self, resident: Resident, options: StartOptions, parent: Parent | None = None) -> None:
+    def __init__(
+        self, resident: Resident, options: StartOptions, parent: Parent | None = None
+    ) -> None:
         self.parent = parent
         super().__init__(resident, options)
 
@@ -145,7 +151,8 @@ class Script(Process):
         self._drop_input()
         if len(data) != 1 or self.is_spare or self.sweep is not None or self.has_ended:
             return
-        if self.pid and self.members() == [self.pid] and self.members() == [self.pid]:  # one empty answer may be a race
+        # one empty answer may be a race
+        if self.pid and self.members() == [self.pid] and self.members() == [self.pid]:
             tree.send([self.pid], signal.SIGKILL)  # it is about to end, or reported a false code
             self.own_ending = ["exited", data[0]]
             self._maybe_finish()
@@ -164,7 +171,12 @@ class Script(Process):
     def adopt(self, options: StartOptions) -> None:
         """Takes over the identity of a script's job."""
         self.is_spare = False
-        self.id, self.session, self.tag, self.text = options.id, options.session, options.tag, options.text
+        self.id, self.session, self.tag, self.text = (
+            options.id,
+            options.session,
+            options.tag,
+            options.text,
+        )
         self.cwd = options.cwd or "/"
         self.started, self._clock = time.time(), time.monotonic()
 
@@ -194,9 +206,14 @@ class Script(Process):
 
 
 class Parent:
-    """An interpreter that forks scripts. Raises OSError if the system refuses a process or descriptor."""
+    """An interpreter that forks scripts.
 
-    def __init__(self, resident: Resident, order: ScriptOptions, when_ready: Callable[[], None]) -> None:
+    Raises OSError if the system refuses a process or descriptor.
+    """
+
+    def __init__(
+        self, resident: Resident, order: ScriptOptions, when_ready: Callable[[], None]
+    ) -> None:
         self.resident, self.order, self.when_ready = resident, order, when_ready
         self.is_ready = False
         self.is_retired = False  # it serves the open requests, and ends
@@ -223,7 +240,9 @@ class Parent:
     def fork(self, script: Script, streams: Streams, tag: str) -> None:
         """Requests a fork with these standard streams; `script.forked(pid)` follows."""
         text = ("%s=%s" % (tree.TAG_VARIABLE, tag)).encode().ljust(REQUEST_BYTES, b"\0")
-        self._control.sendmsg([text], [(stream.SOL_SOCKET, stream.SCM_RIGHTS, struct.pack("3i", *streams))])
+        self._control.sendmsg(
+            [text], [(stream.SOL_SOCKET, stream.SCM_RIGHTS, struct.pack("3i", *streams))]
+        )
         self.asked.append(script)
 
     def retire(self) -> None:
@@ -288,7 +307,9 @@ class Scripts:
         """Pids of the parent and of the idle fork."""
         return {one.pid for one in (self.parent, self.spare) if one is not None}
 
-    def launch(self, options: StartOptions, order: ScriptOptions, source: int, is_warm: bool) -> Script:
+    def launch(
+        self, options: StartOptions, order: ScriptOptions, source: int, is_warm: bool
+    ) -> Script:
         """Starts a script. Raises OSError if the system refuses a process or descriptor."""
         cwd = options.cwd or "/"
         order.resolve_shim(self.interpreters, cwd)
@@ -315,7 +336,12 @@ class Scripts:
 
     def learn_interpreter(self, order: ScriptOptions, path: str) -> None:
         """Remembers the interpreter that a shim has started, to start it directly next time."""
-        if order.shim is not None and os.path.isabs(path) and os.access(path, os.X_OK) and not is_shim(path):
+        if (
+            order.shim is not None
+            and os.path.isabs(path)
+            and os.access(path, os.X_OK)
+            and not is_shim(path)
+        ):
             self.interpreters[order.shim] = path
             while len(self.interpreters) > SHIMS:
                 del self.interpreters[next(iter(self.interpreters))]
@@ -348,9 +374,16 @@ class Scripts:
         return job
 
     def _refill(self) -> None:
-        """Forks an idle interpreter for the next script if none exists and the process quota allows it."""
+        """Forks an idle interpreter for the next script if none exists and the process quota allows
+        it.
+        """
         parent = self.parent
-        if self.spare is None and parent is not None and parent.is_ready and self.resident.quota.has_headroom():
+        if (
+            self.spare is None
+            and parent is not None
+            and parent.is_ready
+            and self.resident.quota.has_headroom()
+        ):
             try:
                 self.spare = self._fork_spare(parent)
             except OSError:
@@ -367,7 +400,9 @@ class Scripts:
         if self.parent is not None:
             self._refill()
             return
-        if not (resident.has_subreaper and resident.process_tags.base and resident.quota.has_headroom()):
+        if not (
+            resident.has_subreaper and resident.process_tags.base and resident.quota.has_headroom()
+        ):
             return
         order.resolve_shim(self.interpreters, order.cwd)
         try:
@@ -409,7 +444,9 @@ class Scripts:
 
 
 def is_shim(path: str) -> bool:
-    """Whether a path is a script that starts the interpreter, as version managers put in front of PATH."""
+    """Whether a path is a script that starts the interpreter, as version managers put in front of
+    PATH.
+    """
     try:
         with open(path, "rb") as file:
             return file.read(2) == b"#!"

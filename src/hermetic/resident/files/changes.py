@@ -1,8 +1,9 @@
-"""Atomic changes of files: other programs see the old file or the new one, and of several files all change or none.
+"""Atomic changes of files: other programs see the old file or the new one, and of several files all
+change or none.
 
-New content is written to a temporary file, where a failure changes nothing. Then the file is renamed. In a change of
-several files each old file keeps a second name until the last rename, so a rollback needs no disk space, and a journal
-records the progress for recovery.
+New content is written to a temporary file, where a failure changes nothing. Then the file is
+renamed. In a change of several files each old file keeps a second name until the last rename, so a
+rollback needs no disk space, and a journal records the progress for recovery.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 CHANGED = "%s has changed since it was read: read it again, then decide anew"
 MISSING = ""  # signature of a missing file
-NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # errors of a file system without hard links
+# errors of a file system without hard links
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ERRORS: dict[int | None, str] = {
     errno.ENOENT: "FileNotFoundError",
@@ -55,7 +57,10 @@ class refusing:  # reads as a verb: `with refusing(path):`
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, OSError):
-            name, message = _ERRORS.get(error.errno, "OSError"), "%s: %s" % (self.path, error.strerror or error)
+            name, message = (
+                _ERRORS.get(error.errno, "OSError"),
+                "%s: %s" % (self.path, error.strerror or error),
+            )
             code = errno.errorcode.get(error.errno or 0, "")
             raise Refusal(name, message, errno=code, path=self.path) from error
 
@@ -107,7 +112,13 @@ def signature(status: os.stat_result | None) -> str:
 
 
 def describe(location: SafePath, status: os.stat_result) -> Fields:
-    kind = "file" if stat.S_ISREG(status.st_mode) else "directory" if stat.S_ISDIR(status.st_mode) else "other"
+    kind = (
+        "file"
+        if stat.S_ISREG(status.st_mode)
+        else "directory"
+        if stat.S_ISDIR(status.st_mode)
+        else "other"
+    )
     return {
         "path": location.path,
         "kind": kind,
@@ -133,9 +144,14 @@ def check_expected(location: SafePath, expect: str | None) -> os.stat_result | N
 
 
 class Change:
-    """The change of one file: its new content, or its removal (`size` is None). `location` is open."""
+    """The change of one file: its new content, or its removal (`size` is None).
 
-    def __init__(self, location: SafePath, size: int | None, mode: int | None, expect: str | None) -> None:
+    `location` is open.
+    """
+
+    def __init__(
+        self, location: SafePath, size: int | None, mode: int | None, expect: str | None
+    ) -> None:
         self.location, self.size, self.mode, self.expect = location, size, mode, expect
         self.aside, self.kept = (TEMPORARY + os.urandom(8).hex() for _ in range(2))
         self.old: os.stat_result | None = None
@@ -175,11 +191,14 @@ class Change:
         try:
             os.close(self.location.open(os.O_WRONLY))
         except OSError as error:
-            if error.errno != errno.ETXTBSY:  # a running program can be replaced, though not written
+            # a running program can be replaced, though not written
+            if error.errno != errno.ETXTBSY:
                 raise
 
     def commit(self) -> None:
-        """Renames the temporary file, unless the target has changed, and keeps the old file under a second name."""
+        """Renames the temporary file, unless the target has changed, and keeps the old file under a
+        second name.
+        """
         check_expected(self.location, self.expect)
         if self.old is not None:
             self._keep()
@@ -192,7 +211,10 @@ class Change:
         self.is_aside = False
 
     def _keep(self) -> None:
-        """Gives the old file a second name. Without hard links, or for a removal, renames it instead."""
+        """Gives the old file a second name.
+
+        Without hard links, or for a removal, renames it instead.
+        """
         where, name = self.location.directory, self.location.name
         try:
             if self.size is None:
@@ -289,7 +311,9 @@ def write(location: SafePath, source: bytes | int, mode: int | None, expect: str
     return change.finish()
 
 
-def _write_in_place(location: SafePath, old: os.stat_result, source: bytes | int, size: int) -> Fields:
+def _write_in_place(
+    location: SafePath, old: os.stat_result, source: bytes | int, size: int
+) -> Fields:
     fd = location.open(os.O_WRONLY)
     try:
         status = os.fstat(fd)
@@ -317,9 +341,12 @@ def _copy(fd: int, source: bytes | int, offset: int, size: int) -> None:
 
 
 def _copy_metadata(fd: int, old: os.stat_result | None, mode: int | None) -> None:
-    """Copies owner and mode of the replaced file. If the owner cannot be kept, special bits are dropped."""
-    # The kernel's timestamp may be milliseconds coarse, and inode numbers are reused: two files of the same size that
-    # replaced each other within that time would have the same signature.
+    """Copies owner and mode of the replaced file.
+
+    If the owner cannot be kept, special bits are dropped.
+    """
+    # The kernel's timestamp may be milliseconds coarse, and inode numbers are reused: two files of
+    # the same size that replaced each other within that time would have the same signature.
     os.utime(fd, ns=(time.time_ns(), time.time_ns()))
     if old is None:
         umask = os.umask(0o022)
@@ -353,10 +380,19 @@ def move(location: SafePath, target: SafePath, expect: str | None, replace: bool
 
 
 def _rename(name: str, directory: int, target: SafePath, replace: bool) -> None:
-    """Renames. Without `replace` it fails if the target exists, even if it was created at the last moment."""
+    """Renames.
+
+    Without `replace` it fails if the target exists, even if it was created at the last moment.
+    """
     if not replace:
         try:
-            os.link(name, target.name, src_dir_fd=directory, dst_dir_fd=target.directory, follow_symlinks=False)
+            os.link(
+                name,
+                target.name,
+                src_dir_fd=directory,
+                dst_dir_fd=target.directory,
+                follow_symlinks=False,
+            )
             os.unlink(name, dir_fd=directory)
             return
         except OSError as error:

@@ -1,10 +1,13 @@
-"""Journal of a change of several files, written before the change; recovery completes or reverts a partial change.
+"""Journal of a change of several files, written before the change; recovery completes or reverts a
+partial change.
 
-The journal's file name holds its state. WRITING: new content goes to temporary files. CHANGING: files are being
-renamed; recovery reverts all of them. DONE: only the old files' second names remain to be removed.
+The journal's file name holds its state. WRITING: new content goes to temporary files. CHANGING:
+files are being renamed; recovery reverts all of them. DONE: only the old files' second names remain
+to be removed.
 
-The writer holds a lock on the file while it lives. A journal of files that outlive the resident is stored beside them,
-where the next resident finds it; others are in the resident's own directory, where the guardian finds them.
+The writer holds a lock on the file while it lives. A journal of files that outlive the resident is
+stored beside them, where the next resident finds it; others are in the resident's own directory,
+where the guardian finds them.
 """
 
 from __future__ import annotations
@@ -20,12 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Tuple
 
-    # Per file: its directory, the directory's device and inode, its name, the temporary names of new and old content,
-    # and whether there is new content.
+    # Per file: its directory, the directory's device and inode, its name, the temporary names of
+    # new and old content, and whether there is new content.
     Entry = Tuple[bytes, Tuple[int, int], bytes, str, str, bool]
 
 TEMPORARY = ".hermetic-"  # prefix of all our temporary files
-WRITING, CHANGING, DONE = (TEMPORARY + "patch-%s." % state for state in ("writing", "changing", "done"))
+WRITING, CHANGING, DONE = (
+    TEMPORARY + "patch-%s." % state for state in ("writing", "changing", "done")
+)
 NEW = TEMPORARY + "patch-new."  # incomplete: nothing was changed yet
 
 
@@ -38,8 +43,15 @@ class Journal:
         self.lock: int | None = None
 
     def begin(self, entries: Sequence[Entry], made: Sequence[bytes]) -> None:
-        """Creates the journal. Raises OSError, with nothing begun. `made` are directories created for the change."""
-        self.lock = os.open(self._path(NEW), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        """Creates the journal.
+
+        Raises OSError, with nothing begun. `made` are directories created for the change.
+        """
+        self.lock = os.open(
+            self._path(NEW),
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o600,
+        )
         self.state = NEW
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -72,8 +84,14 @@ class Journal:
 
 
 def directory_for(path: str, shared: Sequence[str], own: str) -> str:
-    """The directory of a change's journal: the shared directory that contains the path, else our own."""
-    above = [one for one in shared if path.startswith(one.rstrip("/") + "/") and os.access(one, os.W_OK | os.X_OK)]
+    """The directory of a change's journal: the shared directory that contains the path, else our
+    own.
+    """
+    above = [
+        one
+        for one in shared
+        if path.startswith(one.rstrip("/") + "/") and os.access(one, os.W_OK | os.X_OK)
+    ]
     return max(above, key=len) if above else own
 
 
@@ -92,7 +110,8 @@ def _recover(path: str, state: str) -> None:
         return
     try:
         fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.stat(path).st_ino != os.fstat(journal).st_ino:  # another process recovered it meanwhile
+        # another process recovered it meanwhile
+        if os.stat(path).st_ino != os.fstat(journal).st_ino:
             return
         if state == NEW:
             os.unlink(path)
@@ -102,7 +121,8 @@ def _recover(path: str, state: str) -> None:
         if inode == os.fstat(journal).st_ino:
             _recover_entries(state, entries, made)
             os.unlink(path)
-    except (OSError, frames.FrameError, TypeError, ValueError):  # its writer is alive, or it is not our journal
+    # its writer is alive, or it is not our journal
+    except (OSError, frames.FrameError, TypeError, ValueError):
         return
     finally:
         os.close(journal)
@@ -110,7 +130,11 @@ def _recover(path: str, state: str) -> None:
 
 def _recover_entries(state: str, entries: Sequence[Entry], made: Sequence[bytes]) -> None:
     for directory, identity, name, aside, kept, is_written in reversed(entries):
-        if b"/" in name or "/" in aside + kept or not (aside.startswith(TEMPORARY) and kept.startswith(TEMPORARY)):
+        if (
+            b"/" in name
+            or "/" in aside + kept
+            or not (aside.startswith(TEMPORARY) and kept.startswith(TEMPORARY))
+        ):
             raise ValueError("no journal of ours")
         try:
             where = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -131,7 +155,9 @@ def _recover_entries(state: str, entries: Sequence[Entry], made: Sequence[bytes]
                 pass
 
 
-def _make_whole(where: int, state: str, name: bytes, aside: str, kept: str, is_written: bool) -> None:
+def _make_whole(
+    where: int, state: str, name: bytes, aside: str, kept: str, is_written: bool
+) -> None:
     old, new, now = (inode_of(one, where) for one in (kept, aside, name))
     if state == CHANGING and old is not None:
         os.rename(kept, name, src_dir_fd=where, dst_dir_fd=where)

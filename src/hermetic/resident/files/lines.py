@@ -1,6 +1,7 @@
 """Pages of a file by line numbers, with exact totals, for files of any size.
 
-A scan counts the lines of each block once. After that a page needs only the block in which it begins.
+A scan counts the lines of each block once. After that a page needs only the block in which it
+begins.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class LineIndex:
             data = self._read(self.block, at)
             if not data:  # the file was truncated meanwhile
                 break
-            count += data.count(self.newline) if len(self.newline) == 1 else len(self._cut(data)) - 1
+            count += (
+                data.count(self.newline) if len(self.newline) == 1 else len(self._cut(data)) - 1
+            )
             at += len(data)
             last = data[-len(self.newline) :]
             if len(data) < self.block:
@@ -68,7 +71,8 @@ class LineIndex:
         """Offset of a line, counted from 0; the end of the file for lines beyond it."""
         if line <= 0:
             return self.start
-        low, high = 0, len(self.counts) // 8 - 1  # blocks; the newline before the line is in one of [low, high)
+        # blocks; the newline before the line is in one of [low, high)
+        low, high = 0, len(self.counts) // 8 - 1
         if line > self._before(high):
             return self.size
         while high - low > 1:
@@ -86,7 +90,10 @@ class LineIndex:
         return self.offset(first + lines) - self.offset(first)
 
     def _cut(self, data: bytes, most: int = -1) -> list[bytes]:
-        """The data, split at its newlines, at most at so many of them. A newline of two bytes is at an even offset."""
+        """The data, split at its newlines, at most at so many of them.
+
+        A newline of two bytes is at an even offset.
+        """
         if len(self.newline) == 1:
             return data.split(self.newline, most)
         parts: list[bytes] = []
@@ -102,8 +109,12 @@ class LineIndex:
         lines = self._cut(data)
         return lines if lines[-1] else lines[:-1]
 
-    def page(self, first: int, most: int, width: int, budget: int) -> tuple[list[bytes], list[list[int]]]:
-        """Lines from `first` on, each cut to `width` bytes; and `[line, full length]` of the cut ones."""
+    def page(
+        self, first: int, most: int, width: int, budget: int
+    ) -> tuple[list[bytes], list[list[int]]]:
+        """Lines from `first` on, each cut to `width` bytes; and `[line, full length]` of the cut
+        ones.
+        """
         lines: list[bytes] = []
         cut: list[list[int]] = []
         most = max(0, min(most, self.total - first))
@@ -126,7 +137,10 @@ class LineIndex:
 
     def _line(self, line: int, width: int) -> tuple[bytes, int]:
         start, stop = self.offset(line), self.offset(line + 1)
-        if line + 1 < self.total or os.pread(self.fd, len(self.newline), stop - len(self.newline)) == self.newline:
+        if (
+            line + 1 < self.total
+            or os.pread(self.fd, len(self.newline), stop - len(self.newline)) == self.newline
+        ):
             stop -= len(self.newline)
         return os.pread(self.fd, min(width, stop - start), start), stop - start
 

@@ -33,11 +33,19 @@ if TYPE_CHECKING:
 else:
     search = Lazy(".search", __package__)
 
-_CHANGE = {"path": take.path, "size": take.number(), "mode": take.number(0, 0o7777), "expect": take.text}
+_CHANGE = {
+    "path": take.path,
+    "size": take.number(),
+    "mode": take.number(0, 0o7777),
+    "expect": take.text,
+}
 
 
 class Held:
-    """Locations and descriptors of one request. They are closed if the block fails, else by `close`."""
+    """Locations and descriptors of one request.
+
+    They are closed if the block fails, else by `close`.
+    """
 
     when_closed: Callable[[], None] = staticmethod(nothing)
 
@@ -76,10 +84,13 @@ class FileRequests:
         self.rules = PathRules(resident.environ.get("HOME", "/"))
         self.locks = changes.FileLocks()
         self.workers = WorkerPool(resident.loop)
-        self.scans: dict[tuple[int, int, str], tuple[str, bytes, int]] = {}  # file: signature, counts, lines
+        # file: signature, counts, lines
+        self.scans: dict[tuple[int, int, str], tuple[str, bytes, int]] = {}
 
     # -- reading
-    def read_file(self, request: Request, offset: int = 0, limit: int = frames.FRAME_BODY, **where: Any) -> None:
+    def read_file(
+        self, request: Request, offset: int = 0, limit: int = frames.FRAME_BODY, **where: Any
+    ) -> None:
         with self._locate(**where) as location, refusing(location.path):
             fd = location.open()
             try:
@@ -112,7 +123,14 @@ class FileRequests:
             path = self._path(where["path"], where.get("session", ""))
             with refusing(path):  # other programs may change the path meanwhile
                 true = os.path.realpath(path)
-            result = {"path": true, "kind": "missing", "size": 0, "mode": 0, "mtime": 0.0, "signature": changes.MISSING}
+            result = {
+                "path": true,
+                "kind": "missing",
+                "size": 0,
+                "mode": 0,
+                "mtime": 0.0,
+                "signature": changes.MISSING,
+            }
         request.reply(result)
 
     def read_lines(
@@ -140,7 +158,11 @@ class FileRequests:
         if known is not None and known[0] == status["signature"]:
             _, index.counts, index.total = known
         is_scanned = bool(index.counts)
-        is_near = is_scanned and index.block == SCAN_BLOCK and index.size_of(page[0], page[1]) <= FILE_SCAN
+        is_near = (
+            is_scanned
+            and index.block == SCAN_BLOCK
+            and index.size_of(page[0], page[1]) <= FILE_SCAN
+        )
         if index.is_binary or index.size <= FILE_SCAN or is_near:
             self._perform(request, held, lambda: index.answer(status, page))
             return
@@ -174,16 +196,22 @@ class FileRequests:
     ) -> None:
         """Searches in a child, so that a slow search can be killed."""
         options = search.SearchOptions(**given)
-        program = find_program("rg", self.resident.environ.get("PATH", os.defpath)) if ripgrep else ""
+        program = (
+            find_program("rg", self.resident.environ.get("PATH", os.defpath)) if ripgrep else ""
+        )
         with Held() as held:
             location = held.location(self._locate(path, session, root, deny, exact))
             with refusing(location.path):
                 tree = self._tree(location, deny, held)
 
         def work() -> tuple[Fields, bytes]:
-            return {}, frames.pack(search.search(tree, options, program if program.startswith("/") else None))
+            return {}, frames.pack(
+                search.search(tree, options, program if program.startswith("/") else None)
+            )
 
-        request.abandoned = self._delegate(request, held, work, request.reply, min(seconds, LONGEST_SEARCH))
+        request.abandoned = self._delegate(
+            request, held, work, request.reply, min(seconds, LONGEST_SEARCH)
+        )
 
     def _tree(self, location: SafePath, deny: bytes, held: Held) -> search.SearchTree:
         status = location.status()
@@ -192,13 +220,18 @@ class FileRequests:
         if stat.S_ISREG(status.st_mode):
             return search.SearchTree(location.directory, location.name, lambda path: True)
         if not stat.S_ISDIR(status.st_mode):  # reading it may block forever
-            message = "%s is a device, a socket or a pipe, not a file: nothing was searched" % location.path
+            message = (
+                "%s is a device, a socket or a pipe, not a file: nothing was searched"
+                % location.path
+            )
             raise invalid("path", message)
         fd = held.descriptor(location.open(os.O_RDONLY | os.O_DIRECTORY))
         base, rules = location.path if location.name != "." else "", self.rules
         if rules.is_denied(base + "/.", deny):
             raise Refusal("NotPermitted", "%s is protected: use another path" % location.path)
-        return search.SearchTree(fd, None, lambda path: not rules.is_denied(base + "/" + path, deny), base or "/")
+        return search.SearchTree(
+            fd, None, lambda path: not rules.is_denied(base + "/" + path, deny), base or "/"
+        )
 
     # -- changing
     def write_file(
@@ -221,15 +254,26 @@ class FileRequests:
         self._change(request, held, lambda: (changes.delete(location, expect), b""))
 
     def move_file(
-        self, request: Request, path: str, target: str, expect: str | None = None, replace: bool = False, **where: Any
+        self,
+        request: Request,
+        path: str,
+        target: str,
+        expect: str | None = None,
+        replace: bool = False,
+        **where: Any,
     ) -> None:
         with Held() as held:
             location = held.location(self._locate(path, **where, follow=False))
             goal = held.location(self._locate(target, **where, make=True, follow=False))
         self._change(request, held, lambda: (changes.move(location, goal, expect, replace), b""))
 
-    def change_files(self, request: Request, named: int = 0, blob: str | None = None, **where: Any) -> None:
-        """Changes all files or none. The body starts with the list; the content follows, or is in a blob."""
+    def change_files(
+        self, request: Request, named: int = 0, blob: str | None = None, **where: Any
+    ) -> None:
+        """Changes all files or none.
+
+        The body starts with the list; the content follows, or is in a blob.
+        """
         found: list[changes.Change] = []
         with Held() as held:
             try:
@@ -238,27 +282,39 @@ class FileRequests:
             except BaseException:
                 changes.remove_made(found)
                 raise
-        journal = Journal(directory_for(found[0].location.path, self.resident.shared, self.resident.directory))
+        journal = Journal(
+            directory_for(found[0].location.path, self.resident.shared, self.resident.directory)
+        )
 
         def work() -> tuple[Fields, bytes]:
             return {}, frames.pack(changes.change_all(found, source, journal))
 
         self._change(request, held, work, journal.recover)
 
-    def _read_changes(self, listed: bytes, where: Fields, held: Held, found: list[changes.Change]) -> None:
+    def _read_changes(
+        self, listed: bytes, where: Fields, held: Held, found: list[changes.Change]
+    ) -> None:
         """Adds the changes that a request lists, with open locations. Raises Refusal."""
         try:
             items = frames.unpack(listed)
         except frames.FrameError:
             items = None
-        if type(items) is not list or not 0 < len(items) <= PATCHED_FILES or {*map(type, items)} != {dict}:
+        if (
+            type(items) is not list
+            or not 0 < len(items) <= PATCHED_FILES
+            or {*map(type, items)} != {dict}
+        ):
             raise invalid("changes", "changes must be 1 to %d maps" % PATCHED_FILES)
         for item in items:
             given = parse(item, _CHANGE, "path")
             is_written = "size" in given
-            location = held.location(self._locate(given["path"], **where, make=is_written, follow=is_written))
+            location = held.location(
+                self._locate(given["path"], **where, make=is_written, follow=is_written)
+            )
             location.close_parents()
-            found.append(changes.Change(location, given.get("size"), given.get("mode"), given.get("expect")))
+            found.append(
+                changes.Change(location, given.get("size"), given.get("mode"), given.get("expect"))
+            )
         if len({location.key for location in held.locations}) != len(items):
             raise invalid("changes", "two of the paths lead to the same file; name each file once")
 
@@ -266,8 +322,13 @@ class FileRequests:
         """The new content: the request's own bytes, or the descriptor of a blob."""
         return body if blob is None else held.descriptor(request.client.take_blob("blob", blob))
 
-    def _change(self, request: Request, held: Held, work: Work, recover: Callable[[], None] = nothing) -> None:
-        """Performs a change when no other change of the same files runs. A child performs a large one."""
+    def _change(
+        self, request: Request, held: Held, work: Work, recover: Callable[[], None] = nothing
+    ) -> None:
+        """Performs a change when no other change of the same files runs.
+
+        A child performs a large one.
+        """
 
         def begin(done: Callable[[], None]) -> None:
             held.when_closed = done
@@ -341,7 +402,10 @@ class FileRequests:
 
         def allow(location: SafePath) -> None:
             if exact and location.path != path:
-                raise Refusal("FileChanged", "%s leads elsewhere by now: look at it again, then decide anew" % path)
+                raise Refusal(
+                    "FileChanged",
+                    "%s leads elsewhere by now: look at it again, then decide anew" % path,
+                )
             self.rules.check(location, root, deny)
 
         with refusing(path):

@@ -1,7 +1,9 @@
-"""Safe paths: walks a path one component at a time with descriptors, so that no unseen link is followed.
+"""Safe paths: walks a path one component at a time with descriptors, so that no unseen link is
+followed.
 
-Each step opens a name below an open directory. A symbolic link is read, and its target is walked in the same way. So
-the result is known by its true path, whatever other programs do to the names above it.
+Each step opens a name below an open directory. A symbolic link is read, and its target is walked in
+the same way. So the result is known by its true path, whatever other programs do to the names above
+it.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PathRules:
-    """Limits of reading and writing. `root`: only below it. `deny`: patterns of true paths, separated by NUL.
+    """Limits of reading and writing. `root`: only below it. `deny`: patterns of true paths,
+    separated by NUL.
 
-    A root directory stays open from its first use: a directory that later gets its name is not the root.
+    A root directory stays open from its first use: a directory that later gets its name is not the
+    root.
     """
 
     def __init__(self, home: str) -> None:
@@ -42,7 +46,9 @@ class PathRules:
     def check(self, location: SafePath, root: str | None, deny: bytes) -> None:
         """Raises Refusal for a location outside the limits."""
         if root is not None and not location.is_below(self._root(root)):
-            message = "%s is outside of %s, and nothing may be written there; choose a path below it"
+            message = (
+                "%s is outside of %s, and nothing may be written there; choose a path below it"
+            )
             raise Refusal("NotPermitted", message % (location.path, root))
         if self.is_denied(location.path, deny):
             message = "%s is protected: ask the user to do it, or use another path" % location.path
@@ -65,7 +71,9 @@ class PathRules:
         if deny not in self.patterns:
             if len(self.patterns) >= MOST_PATTERNS:
                 del self.patterns[list(self.patterns)[1]]  # the first is the empty one
-            self.patterns[deny] = re.compile("|".join(map(self._translate, take.split(deny))), re.DOTALL)
+            self.patterns[deny] = re.compile(
+                "|".join(map(self._translate, take.split(deny))), re.DOTALL
+            )
         return self.patterns[deny]
 
     def _translate(self, pattern: str) -> str:
@@ -138,7 +146,8 @@ class SafePath:
 
 
 def find_quickly(path: str) -> SafePath | None:
-    """The same location as `find`, in a few system calls; None if every component has to be examined.
+    """The same location as `find`, in a few system calls; None if every component has to be
+    examined.
 
     The kernel walks to the directory and reports its path. The parent directories remain unknown.
     """
@@ -157,11 +166,16 @@ def find_quickly(path: str) -> SafePath | None:
     if not names or names[0]:  # it has no path any more
         os.close(fd)
         return None
-    return SafePath([*((above, -1, NO_DIRECTORY) for above in names[:-1]), (names[-1], fd, identity)], name)
+    return SafePath(
+        [*((above, -1, NO_DIRECTORY) for above in names[:-1]), (names[-1], fd, identity)], name
+    )
 
 
-def locate(path: str, allow: Callable[[SafePath], None], make: bool, follow: bool, quick: bool) -> SafePath:
-    """The checked location of a path. It is not a symbolic link, which another program may create meanwhile.
+def locate(
+    path: str, allow: Callable[[SafePath], None], make: bool, follow: bool, quick: bool
+) -> SafePath:
+    """The checked location of a path. It is not a symbolic link, which another program may create
+    meanwhile.
 
     `quick`: `allow` does not depend on the parent directories.
     """
@@ -180,11 +194,13 @@ def locate(path: str, allow: Callable[[SafePath], None], make: bool, follow: boo
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
-def find(path: str, allow: Callable[[SafePath], None] | None = None, follow: bool = True) -> SafePath:
+def find(
+    path: str, allow: Callable[[SafePath], None] | None = None, follow: bool = True
+) -> SafePath:
     """The location of an absolute path. The last name may be missing, or an unfollowed link.
 
-    With `allow`, missing parent directories are created, each after a call of `allow(location)` with the expected
-    location. Raises OSError, and the errors of `allow`.
+    With `allow`, missing parent directories are created, each after a call of `allow(location)`
+    with the expected location. Raises OSError, and the errors of `allow`.
     """
     fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
     location = SafePath([("", fd, _identity(os.fstat(fd)))])
@@ -196,7 +212,9 @@ def find(path: str, allow: Callable[[SafePath], None] | None = None, follow: boo
     return location
 
 
-def _walk(location: SafePath, path: str, allow: Callable[[SafePath], None] | None, follow: bool) -> None:
+def _walk(
+    location: SafePath, path: str, allow: Callable[[SafePath], None] | None, follow: bool
+) -> None:
     names = _names(path)
     links = 0
     while names:
@@ -246,7 +264,9 @@ def _names(path: str) -> list[str]:
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
-def _make_step(location: SafePath, name: str, rest: list[str], allow: Callable[[SafePath], None] | None) -> int:
+def _make_step(
+    location: SafePath, name: str, rest: list[str], allow: Callable[[SafePath], None] | None
+) -> int:
     """Creates a missing directory. Its current entry is then walked like any other."""
     if allow is None or ".." in rest:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

@@ -1,4 +1,6 @@
-"""Search below a directory: with ripgrep if available, else in Python, with the same results in the same order."""
+"""Search below a directory: with ripgrep if available, else in Python, with the same results in the
+same order.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +36,30 @@ class SearchOptions:
 
 
 class SearchTree:
-    """The searched files: an open directory, and one file in it or all. `allows(path)`: the path may be shown."""
+    """The searched files: an open directory, and one file in it or all.
 
-    def __init__(self, directory: int, name: str | None, allows: Callable[[str], bool], path: str = "/") -> None:
+    `allows(path)`: the path may be shown.
+    """
+
+    def __init__(
+        self, directory: int, name: str | None, allows: Callable[[str], bool], path: str = "/"
+    ) -> None:
         self.directory, self.name, self.allows = directory, name, allows
         self.path = path  # of the directory
 
     def paths(self, glob: Glob | None) -> list[str]:
         """The searched paths, in order."""
-        return [self.name] if self.name is not None else self.filtered(self._below(above(self.path), glob), glob)
+        return (
+            [self.name]
+            if self.name is not None
+            else self.filtered(self._below(above(self.path), glob), glob)
+        )
 
     def filtered(self, paths: Iterable[str], glob: Glob | None) -> list[str]:
         """Those of the paths that may be shown and match, in order."""
-        found = (path for path in paths if self.allows(path) and (glob is None or glob.matches(path)))
+        found = (
+            path for path in paths if self.allows(path) and (glob is None or glob.matches(path))
+        )
         return sorted(found, key=os.fsencode)
 
     def _below(self, above: Ignores, glob: Glob | None) -> Iterator[str]:
@@ -74,7 +87,10 @@ class SearchTree:
         try:
             with os.scandir(directory) as entries:
                 for entry in entries:
-                    is_directory, is_file = entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False)
+                    is_directory, is_file = (
+                        entry.is_dir(follow_symlinks=False),
+                        entry.is_file(follow_symlinks=False),
+                    )
                     if is_file and entry.name in IGNORE_FILES:
                         ignores.add(entry.name, _text(entry.name, directory))
                     elif entry.name == ".git":
@@ -174,9 +190,15 @@ def search(tree: SearchTree, options: SearchOptions, program: str | None) -> Fie
 
 def _by_ripgrep(tree: SearchTree, options: SearchOptions, ripgrep: Ripgrep) -> Fields:
     if options.target == "files":
-        return _names(tree, options, tree.filtered(ripgrep.names(), Glob(options.pattern)), "ripgrep")
+        return _names(
+            tree, options, tree.filtered(ripgrep.names(), Glob(options.pattern)), "ripgrep"
+        )
     counts = dict(ripgrep.counts(options.pattern, options.glob))
-    paths = [path for path in tree.filtered(counts, None if tree.name else options.glob) if tree.is_text(path)]
+    paths = [
+        path
+        for path in tree.filtered(counts, None if tree.name else options.glob)
+        if tree.is_text(path)
+    ]
     if options.mode != "content":
         return _counted(options, [(path, counts[path]) for path in paths], "ripgrep")
     page = Page(options)
@@ -212,13 +234,21 @@ class Page:
             self.total += 1
         shown = text[:SEARCH_TEXT].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         entry = [path, number, shown, is_match]
-        if self.is_over or self.total < self.options.offset or (self.total == self.options.offset and is_match):
+        if (
+            self.is_over
+            or self.total < self.options.offset
+            or (self.total == self.options.offset and is_match)
+        ):
             self.waiting = []
             return
         last = self.matches[-1] if self.matches else None
         if not is_match:
             # After a shown match it belongs to that match, else perhaps to the next.
-            near = last is not None and last[0] == path and number - self._last_match <= self.options.context
+            near = (
+                last is not None
+                and last[0] == path
+                and number - self._last_match <= self.options.context
+            )
             if near:
                 self._take(entry)
             else:
@@ -243,21 +273,33 @@ class Page:
 
     def answer(self, engine: str) -> Fields:
         more = self.total > self.options.offset + self.shown
-        return {"total": self.total, "matches": self.matches, "shown": self.shown, "truncated": more, "engine": engine}
+        return {
+            "total": self.total,
+            "matches": self.matches,
+            "shown": self.shown,
+            "truncated": more,
+            "engine": engine,
+        }
 
 
-def _counted(options: SearchOptions, counts: list[tuple[str, int]], engine: str = "python") -> Fields:
+def _counted(
+    options: SearchOptions, counts: list[tuple[str, int]], engine: str = "python"
+) -> Fields:
     total = sum(number for _, number in counts) if options.mode == "count" else len(counts)
     return _listed(options, counts, total, engine)
 
 
-def _names(tree: SearchTree, options: SearchOptions, paths: list[str], engine: str = "python") -> Fields:
+def _names(
+    tree: SearchTree, options: SearchOptions, paths: list[str], engine: str = "python"
+) -> Fields:
     """Files by name, most recently changed first."""
     ordered = sorted(paths, key=lambda path: (-tree.changed(path), os.fsencode(path)))
     return _listed(options, [(path, 1) for path in ordered], len(paths), engine)
 
 
-def _listed(options: SearchOptions, counts: list[tuple[str, int]], total: int, engine: str) -> Fields:
+def _listed(
+    options: SearchOptions, counts: list[tuple[str, int]], total: int, engine: str
+) -> Fields:
     """A page of paths with their counts, as far as the answer has room."""
     size, shown = 0, []
     for path, number in counts[options.offset : options.offset + options.limit]:
@@ -266,4 +308,10 @@ def _listed(options: SearchOptions, counts: list[tuple[str, int]], total: int, e
             break
         shown.append([path, number])
     more = len(counts) > options.offset + len(shown)
-    return {"total": total, "counts": shown, "shown": len(shown), "engine": engine, "truncated": more}
+    return {
+        "total": total,
+        "counts": shown,
+        "shown": len(shown),
+        "engine": engine,
+        "truncated": more,
+    }

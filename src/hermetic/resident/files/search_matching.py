@@ -55,7 +55,10 @@ class Pattern:
 
 
 def _invalid(why: str) -> Refusal:
-    message = "the pattern cannot be searched for: %s; escape what is meant literally with a backslash" % why
+    message = (
+        "the pattern cannot be searched for: %s; escape what is meant literally with a backslash"
+        % why
+    )
     return invalid("pattern", message)
 
 
@@ -64,7 +67,9 @@ class File:
 
     def __init__(self, path: str, directory: int) -> None:
         self.path = path
-        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=directory)
+        self.fd = os.open(
+            path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=directory
+        )
 
     def read(self, size: int) -> bytes:
         """Its next bytes."""
@@ -194,13 +199,21 @@ class Ripgrep:
             digits = len(rest) - len(rest.lstrip(b"0123456789"))
             text = rest[digits + 1 :]
             text = text[:-1] if text.endswith(b"\r") else text
-            yield int(rest[:digits] or b"0"), text.decode("utf-8", "surrogateescape"), rest[digits : digits + 1] == b":"
+            yield (
+                int(rest[:digits] or b"0"),
+                text.decode("utf-8", "surrogateescape"),
+                rest[digits : digits + 1] == b":",
+            )
 
     def _records(self, arguments: list[str], end: bytes) -> Iterator[bytes]:
         """Records of ripgrep's output, split at `end`. Raises Unfit if it failed without output."""
         read, write = os.pipe2(os.O_CLOEXEC)
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-        actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, write, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
+        actions = [
+            (os.POSIX_SPAWN_DUP2, null, 0),
+            (os.POSIX_SPAWN_DUP2, write, 1),
+            (os.POSIX_SPAWN_DUP2, null, 2),
+        ]
         pid = os.posix_spawn(self.program, ["rg", *arguments], os.environ, file_actions=actions)
         os.close(write)
         os.close(null)

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Tuple
 
-    Rule = Tuple["re.Pattern[str]", bool, bool]  # of paths; whether they are kept; whether only directories match
+    # of paths; whether they are kept; whether only directories match
+    Rule = Tuple["re.Pattern[str]", bool, bool]
 
 MOST_BRACES = 8  # nested
 _STAR = "[^/]*"
@@ -19,11 +20,15 @@ IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")  # earlier files take prec
 
 
 def glob_pattern(glob: str) -> str:
-    """A regular expression for whole paths: `*` and `?` stop at a slash, `**` does not. Raises re.error."""
+    """A regular expression for whole paths:
+
+    `*` and `?` stop at a slash, `**` does not. Raises re.error.
+    """
     parts = _parts(glob)
     if "**" in glob or "{" in glob:
         return "".join(parts)
-    # Each star matches as little as possible up to the next one. Otherwise many stars would backtrack exponentially.
+    # Each star matches as little as possible up to the next one. Otherwise many stars would
+    # backtrack exponentially.
     stars = [at for at, part in enumerate(parts) if part == _STAR]
     for number in range(len(stars) - 1):
         at, end = stars[number], stars[number + 1]
@@ -50,7 +55,9 @@ def _parts(glob: str) -> list[str]:
             out.append("[^/]")
         elif char == "[" and (end := _class_end(glob, at)) > 0:
             inner = glob[at:end].replace("\\", "\\\\")
-            out.append("[%s]" % ("^" + inner[1:] if inner[0] in "!^" else inner).replace("[", "\\["))
+            out.append(
+                "[%s]" % ("^" + inner[1:] if inner[0] in "!^" else inner).replace("[", "\\[")
+            )
             at = end + 1
         elif char == "{":
             depth += 1
@@ -77,7 +84,9 @@ def _class_end(glob: str, at: int) -> int:
 
 
 class Glob:
-    """A caller's glob: for names if it has no slash, else for whole paths below the searched directory."""
+    """A caller's glob: for names if it has no slash, else for whole paths below the searched
+    directory.
+    """
 
     def __init__(self, glob: str) -> None:
         self.text = glob
@@ -85,11 +94,16 @@ class Glob:
         try:
             self.pattern = re.compile(glob_pattern(glob.lstrip("/")), re.DOTALL)
         except (re.error, OverflowError, RecursionError) as error:
-            message = "%s is no glob: %s; escape what is meant literally with a backslash" % (glob[:100], error)
+            message = "%s is no glob: %s; escape what is meant literally with a backslash" % (
+                glob[:100],
+                error,
+            )
             raise invalid("glob", message) from error
 
     def matches(self, path: str) -> bool:
-        return self.pattern.fullmatch(path if self.has_slash else path.rpartition("/")[2]) is not None
+        return (
+            self.pattern.fullmatch(path if self.has_slash else path.rpartition("/")[2]) is not None
+        )
 
 
 def read_rules(text: str) -> list[Rule]:
@@ -111,7 +125,9 @@ def read_rules(text: str) -> list[Rule]:
         line = line.lstrip("/").replace("{", "\\{").replace("}", "\\}")
         body = glob_pattern(line[:-3]) + "/.+" if line.endswith("/**") else glob_pattern(line)
         try:
-            rules.append((re.compile(body if anchored else "(?:.*/)?" + body, re.DOTALL), keeps, directories))
+            rules.append(
+                (re.compile(body if anchored else "(?:.*/)?" + body, re.DOTALL), keeps, directories)
+            )
         except re.error:
             continue
     return rules
@@ -150,7 +166,10 @@ def _judge(rules: Sequence[Rule], path: str, is_directory: bool) -> bool | None:
 
 
 def is_wanted(ignores: Ignores, name: str, is_directory: bool, glob: Glob | None) -> bool:
-    """Whether a search covers a file or enters a directory. A glob for names also covers hidden files."""
+    """Whether a search covers a file or enters a directory.
+
+    A glob for names also covers hidden files.
+    """
     said = ignores.verdict(name, is_directory)
     if said:
         return False

@@ -30,7 +30,10 @@ class WorkerPool:
         self.waiting: deque[Work] = deque()
 
     def submit(self, task: Task, done: Done, failed: Failed, seconds: float | None = None) -> Work:
-        """Queues work. Calls `done(answer)` or `failed(refusal)` once, but neither after the work's `stop`."""
+        """Queues work.
+
+        Calls `done(answer)` or `failed(refusal)` once, but neither after the work's `stop`.
+        """
         work = Work(self, task, done, failed, seconds)
         self.waiting.append(work)
         self.start_next()
@@ -49,8 +52,16 @@ class Work:
     fd: int | None = None  # the child's answer; None: it has not started
     timer: Timer | None = None
 
-    def __init__(self, pool: WorkerPool, task: Task, done: Done, failed: Failed, seconds: float | None) -> None:
-        self.pool, self.task, self.done, self.failed, self.seconds = pool, task, done, failed, seconds
+    def __init__(
+        self, pool: WorkerPool, task: Task, done: Done, failed: Failed, seconds: float | None
+    ) -> None:
+        self.pool, self.task, self.done, self.failed, self.seconds = (
+            pool,
+            task,
+            done,
+            failed,
+            seconds,
+        )
         self.answer = bytearray()
 
     def start(self) -> None:
@@ -97,7 +108,9 @@ class Work:
                 pass
 
     def _time_out(self) -> None:
-        self._fail("TimeoutError", "it took too long; search a smaller directory, or for a rarer pattern")
+        self._fail(
+            "TimeoutError", "it took too long; search a smaller directory, or for a rarer pattern"
+        )
 
     def _fail(self, kind: str, message: str) -> None:
         if self.fd is None:
@@ -117,7 +130,10 @@ class Work:
         if len(self.answer) > WORKER_ANSWER:
             self._fail("EnvironmentUnavailable", "the answer of a worker is too long")
         elif not data and not kind:
-            self._fail("EnvironmentUnavailable", "a worker of the resident was ended before it had answered")
+            self._fail(
+                "EnvironmentUnavailable",
+                "a worker of the resident was ended before it had answered",
+            )
         elif not data:
             self._end()
             if kind == b"=":

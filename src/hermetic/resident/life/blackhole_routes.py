@@ -1,4 +1,5 @@
-"""Blackhole routes: addresses that no process in an isolated network reaches. They are set before anything runs.
+"""Blackhole routes: addresses that no process in an isolated network reaches. They are set before
+anything runs.
 
 The capability to change routes is dropped at once, so later processes cannot remove them.
 """
@@ -15,8 +16,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Metadata services, which hand out a cloud machine's credentials. DNS resolvers at nearby addresses are not included.
-METADATA = ("169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "fd00:ec2::254")
+# Metadata services, which hand out a cloud machine's credentials. DNS resolvers at nearby addresses
+# are not included.
+METADATA = (
+    "169.254.169.254",
+    "169.254.170.2",
+    "169.254.170.23",
+    "100.100.100.200",
+    "fd00:ec2::254",
+)
 
 CAP_NET_ADMIN = 12
 CAPABILITY_VERSION = 0x20080522
@@ -42,7 +50,9 @@ class AddressRange:
         bits = 8 * len(self.address)
         first = int.from_bytes(self.address, "big")
         for half in (first, first | 1 << bits - self.length - 1):
-            yield AddressRange(self.family, half.to_bytes(len(self.address), "big"), self.length + 1)
+            yield AddressRange(
+                self.family, half.to_bytes(len(self.address), "big"), self.length + 1
+            )
 
     def holds(self, other: AddressRange) -> bool:
         shift = 8 * len(self.address) - self.length
@@ -95,7 +105,12 @@ def neighbours() -> list[tuple[str, AddressRange]]:
             device, address, gateway, _, _, _, _, mask = line.split()[:8]
             length = bin(int(mask, 16)).count("1")
             if gateway == "00000000" and 0 < length < 32:
-                found.append((device, AddressRange(_socket.AF_INET, struct.pack("=I", int(address, 16)), length)))
+                found.append(
+                    (
+                        device,
+                        AddressRange(_socket.AF_INET, struct.pack("=I", int(address, 16)), length),
+                    )
+                )
     try:
         with open("/proc/net/ipv6_route") as routes:
             lines = [line.split() for line in routes]
@@ -116,28 +131,44 @@ def resolvers() -> list[str]:
             words = [line.split() for line in settings]
     except OSError:
         return []
-    return [line[1] for line in words if line[:1] == ["nameserver"] and len(line) > 1 and "%" not in line[1]]
+    return [
+        line[1]
+        for line in words
+        if line[:1] == ["nameserver"] and len(line) > 1 and "%" not in line[1]
+    ]
 
 
-def change(kernel: _socket.socket, span: AddressRange, kind: int, device: int | None = None) -> None:
+def change(
+    kernel: _socket.socket, span: AddressRange, kind: int, device: int | None = None
+) -> None:
     """Sets one route. Raises Unfenced."""
     scope = ANYWHERE if device is None else ON_LINK
-    route = struct.pack("=BBBBBBBBI", span.family, span.length, 0, 0, MAIN_TABLE, STATIC, scope, kind, 0)
+    route = struct.pack(
+        "=BBBBBBBBI", span.family, span.length, 0, 0, MAIN_TABLE, STATIC, scope, kind, 0
+    )
     route += struct.pack("=HH", 4 + len(span.address), DESTINATION) + span.address
     if device is not None:
         route += struct.pack("=HHI", 8, DEVICE, device)
-    kernel.send(struct.pack("=IHHII", ROUTE_HEADER + len(route), NEW_ROUTE, NEW_ROUTE_FLAGS, 1, 0) + route)
+    kernel.send(
+        struct.pack("=IHHII", ROUTE_HEADER + len(route), NEW_ROUTE, NEW_ROUTE_FLAGS, 1, 0) + route
+    )
     (refusal,) = struct.unpack_from("=i", kernel.recv(4096), ROUTE_HEADER)
     if refusal:
         raise Unfenced("a route could not be made: %s" % os.strerror(-refusal))
 
 
 def give_up_right() -> None:
-    """Drops CAP_NET_ADMIN for us and, under no-new-privileges, for all that we start. Raises Unfenced."""
+    """Drops CAP_NET_ADMIN for us and, under no-new-privileges, for all that we start.
+
+    Raises Unfenced.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     header, sets = struct.pack("=Ii", CAPABILITY_VERSION, 0), ctypes.create_string_buffer(24)
     if libc.capget(header, sets):
         raise Unfenced("capget: %s" % os.strerror(ctypes.get_errno()))
-    kept = [word & ~(1 << CAP_NET_ADMIN) if at < 3 else word for at, word in enumerate(struct.unpack("=6I", sets.raw))]
+    kept = [
+        word & ~(1 << CAP_NET_ADMIN) if at < 3 else word
+        for at, word in enumerate(struct.unpack("=6I", sets.raw))
+    ]
     if libc.capset(header, struct.pack("=6I", *kept)):
         raise Unfenced("capset: %s" % os.strerror(ctypes.get_errno()))

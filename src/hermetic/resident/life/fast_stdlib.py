@@ -1,7 +1,7 @@
 """Parts of the standard library without their slow imports.
 
-Signals, queues and heaps come from the C modules below their wrappers, and `re` is imported with the first expression
-that is used.
+Signals, queues and heaps come from the C modules below their wrappers, and `re` is imported with
+the first expression that is used.
 """
 
 from __future__ import annotations

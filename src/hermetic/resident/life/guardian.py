@@ -1,4 +1,6 @@
-"""The guardian: the resident's parent, which ends what is left when the resident is gone for any reason."""
+"""The guardian: the resident's parent, which ends what is left when the resident is gone for any
+reason.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def guard(resident_pid: int, directory: str, spool: str | None, patience: float)
             os.close(before)
 
     signal.signal(signal.SIGUSR1, made_anew)
-    # The resident's orphans become our children only after its death. Until then it is the only child.
+    # The resident's orphans become our children only after its death. Until then it is the only
+    # child.
     signal.signal(signal.SIGALRM, lambda *_: tree.send([resident_pid], signal.SIGKILL))
     while True:
         pid, status = os.waitpid(-1, os.WUNTRACED | os.WCONTINUED)
@@ -57,7 +60,9 @@ def guard(resident_pid: int, directory: str, spool: str | None, patience: float)
 
 
 def make_changes_whole(directory: str) -> None:
-    """Recovers changes of several files whose writer was killed; their journals are in this directory."""
+    """Recovers changes of several files whose writer was killed; their journals are in this
+    directory.
+    """
     try:
         if any(name.startswith(".hermetic-patch-") for name in os.listdir(directory)):
             journal.recover_all(directory)
@@ -66,7 +71,9 @@ def make_changes_whole(directory: str) -> None:
 
 
 def end_children() -> None:
-    """Stops, kills and reaps until no child is left: all descendants of a subreaper become its children in the end."""
+    """Stops, kills and reaps until no child is left: all descendants of a subreaper become its
+    children in the end.
+    """
     me = os.getpid()
     while True:
         frozen: set[int] = set()
@@ -87,7 +94,10 @@ def end_children() -> None:
 
 
 def hold(directory: str) -> int | None:
-    """A descriptor of the directory. While it is open, no other directory gets the same inode number."""
+    """A descriptor of the directory.
+
+    While it is open, no other directory gets the same inode number.
+    """
     try:
         return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -95,7 +105,9 @@ def hold(directory: str) -> int | None:
 
 
 def is_held(held: int, directory: str) -> bool:
-    """Whether the path still leads to the directory; else a later resident of the same task owns it."""
+    """Whether the path still leads to the directory; else a later resident of the same task owns
+    it.
+    """
     try:
         return os.path.samestat(os.fstat(held), os.stat(directory))
     except OSError:

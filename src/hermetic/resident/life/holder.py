@@ -1,9 +1,11 @@
-"""Descriptor holder: a process that shares our descriptors, so that shells can open them but not read our memory.
+"""Descriptor holder: a process that shares our descriptors, so that shells can open them but not
+read our memory.
 
-Shells open output, input and texts as /proc/PID/fd/N. The kernel allows that only where it also allows tracing PID and
-reading its memory. So PID is not the resident, which makes itself undumpable, but the holder: a clone with the same
-descriptor table that has unmapped all its memory, and may make no system call that a tracer could use. It becomes
-dumpable only after that, so it never exposes anything of ours.
+Shells open output, input and texts as /proc/PID/fd/N. The kernel allows that only where it also
+allows tracing PID and reading its memory. So PID is not the resident, which makes itself
+undumpable, but the holder: a clone with the same descriptor table that has unmapped all its memory,
+and may make no system call that a tracer could use. It becomes dumpable only after that, so it
+never exposes anything of ours.
 """
 
 from __future__ import annotations
@@ -15,18 +17,25 @@ import time
 from .fast_stdlib import ctypes, signal
 
 CLONE_FILES = 0x400
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 22, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = (
+    1,
+    4,
+    15,
+    22,
+    38,
+)
 SECCOMP_MODE_FILTER = 2
 PAGE = 4096
 READ_WRITE, READ_EXECUTE = 3, 5
 PRIVATE_ANONYMOUS = 0x22
 READY_SECONDS = 2.0
 
-CLONE, PAUSE, RESTART, MUNMAP, PRCTL, ARCH_PRCTL, RSEQ = 56, 34, 219, 11, 157, 158, 334  # system calls of x86_64
+# system calls of x86_64
+CLONE, PAUSE, RESTART, MUNMAP, PRCTL, ARCH_PRCTL, RSEQ = 56, 34, 219, 11, 157, 158, 334
 ARCH_GET_FS, RSEQ_UNREGISTER, RSEQ_SIGNATURE = 0x1003, 1, 0x53053053
 RSEQ_SIZES = (32, 20, 28, 24, 40, 48, 64)  # sizes that versions of libc register
-# munmap(0, page); munmap(page + size, the rest); prctl(PR_SET_DUMPABLE, 1); for (;;) pause(); The code gets the address
-# and size of its own page, and uses no other memory.
+# munmap(0, page); munmap(page + size, the rest); prctl(PR_SET_DUMPABLE, 1); for (;;) pause(); The
+# code gets the address and size of its own page, and uses no other memory.
 EMPTY_AND_WAIT = bytes.fromhex(
     "4989fc 4989f5"  # mov r12, rdi; mov r13, rsi
     "31ff 4c89e6 b80b000000 0f05"  # munmap(0, r12)
@@ -37,10 +46,11 @@ EMPTY_AND_WAIT = bytes.fromhex(
 
 
 def start_holder(again: bool = False) -> int | None:
-    """Makes our memory readable by root alone, and returns the holder's pid; None, with nothing changed, on failure.
+    """Makes our memory readable by root alone, and returns the holder's pid; None, with nothing
+    changed, on failure.
 
-    The holder takes a while to get ready, in which we can go on: `await_holder` follows before its path is used.
-    `again`: the memory is protected already and stays so; the holder was killed.
+    The holder takes a while to get ready, in which we can go on: `await_holder` follows before its
+    path is used. `again`: the memory is protected already and stays so; the holder was killed.
     """
     if ctypes is None or os.uname().machine != "x86_64":
         return None
@@ -57,7 +67,8 @@ def start_holder(again: bool = False) -> int | None:
     description = struct.pack("HP", len(steps), ctypes.addressof(program))
     enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)(page)
     rseq, resident = rseq_area(libc), os.getpid()
-    mask = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())  # a handler would need a stack
+    # a handler would need a stack
+    mask = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     try:
         if libc.mprotect(ctypes.c_void_p(page), PAGE, READ_EXECUTE):
             return None
@@ -84,7 +95,10 @@ def start_holder(again: bool = False) -> int | None:
 
 
 def await_holder(pid: int, again: bool = False) -> bool:
-    """Waits until the holder is ready. False, with the holder gone and nothing changed, on failure."""
+    """Waits until the holder is ready.
+
+    False, with the holder gone and nothing changed, on failure.
+    """
     if is_ready(pid):
         return True
     if not again:
@@ -98,7 +112,9 @@ def open_memory(libc: ctypes.PyDLL) -> None:
 
 
 def rseq_area(libc: ctypes.PyDLL) -> ctypes.c_void_p | None:
-    """The area of restartable sequences, where the kernel writes when it moves a thread; None if there is none."""
+    """The area of restartable sequences, where the kernel writes when it moves a thread; None if
+    there is none.
+    """
     try:
         offset = ctypes.c_ssize_t.in_dll(libc, "__rseq_offset").value
     except ValueError:  # musl, and glibc before 2.35
@@ -120,7 +136,11 @@ def allow_only(calls: tuple[int, ...]) -> list[bytes]:
     left = len(calls)
     steps = [struct.pack("=HBBI", 0x20, 0, 0, 0)]
     steps += [struct.pack("=HBBI", 0x15, left - at, 0, number) for at, number in enumerate(calls)]
-    return [*steps, struct.pack("=HBBI", 0x06, 0, 0, 0x00050001), struct.pack("=HBBI", 0x06, 0, 0, 0x7FFF0000)]
+    return [
+        *steps,
+        struct.pack("=HBBI", 0x06, 0, 0, 0x00050001),
+        struct.pack("=HBBI", 0x06, 0, 0, 0x7FFF0000),
+    ]
 
 
 def is_ready(pid: int) -> bool:

@@ -20,9 +20,11 @@ CLOSED = "the environment was closed"
 
 
 class Life:
-    """Two timers run while no client is attached: `lease` with nothing running, `unattended` in any case.
+    """Two timers run while no client is attached: `lease` with nothing running, `unattended` in any
+    case.
 
-    Without a first client the resident ends sooner: its opener was killed before it was known to any other program.
+    Without a first client the resident ends sooner: its opener was killed before it was known to
+    any other program.
     """
 
     ending = False
@@ -31,12 +33,15 @@ class Life:
     is_running: bool | None = None
     had_client = False
 
-    def __init__(self, resident: Resident, weak: list[str], guardian: int | None, config: Fields) -> None:
+    def __init__(
+        self, resident: Resident, weak: list[str], guardian: int | None, config: Fields
+    ) -> None:
         self.resident, self.loop = resident, resident.loop
         self.weak, self.guardian = weak, guardian
         self.lease, self.unattended = config["lease"], config["unattended"]
         self.arrival = config["arrival"]  # minimum for the first client
-        self.listeners: list[Callable[[str, Job], None]] = []  # callback(event, job) for each start and end
+        # callback(event, job) for each start and end
+        self.listeners: list[Callable[[str, Job], None]] = []
         self.server: Server | None = None
         self.look_after: Callable[[], None] = lambda: None  # checks the directory now
         resident.on_change = self._changed
@@ -47,9 +52,14 @@ class Life:
         self.restart()
 
     def guardian_lost(self) -> None:
-        """Records that the guardian is gone. It cannot be replaced: jobs go on, and `weak` reports the risk."""
+        """Records that the guardian is gone.
+
+        It cannot be replaced: jobs go on, and `weak` reports the risk.
+        """
         self.guardian = None
-        self.weak.append("the guardian is gone: what runs here would outlive a killed resident; open it anew")
+        self.weak.append(
+            "the guardian is gone: what runs here would outlive a killed resident; open it anew"
+        )
 
     def is_attended(self) -> bool:
         return self.server is not None and self.server.attached > 0
@@ -78,8 +88,8 @@ class Life:
 
     def _run_out(self) -> None:
         if not self.is_running and self.resident.has_strays():
-            # A background job of a session is not a job of ours, yet it runs, and its end raises no event: check again
-            # after another lease, within `unattended`.
+            # A background job of a session is not a job of ours, yet it runs, and its end raises no
+            # event: check again after another lease, within `unattended`.
             self.strayed += self.lease
             self.is_running = self.strayed >= self.unattended
             left = max(self.unattended - self.strayed, 0)

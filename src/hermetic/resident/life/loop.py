@@ -19,7 +19,10 @@ CROWDED_SECONDS = 0.0002  # a yield that takes longer means that another process
 
 
 class Watch:
-    """A watched descriptor. Readiness belongs to this object, not to the number, which may be reused."""
+    """A watched descriptor.
+
+    Readiness belongs to this object, not to the number, which may be reused.
+    """
 
     __slots__ = ("active", "callback", "events", "fd")
 
@@ -60,7 +63,8 @@ class Timer:
 class SpinPolicy:
     """Busy-polls briefly instead of sleeping: a wake-up costs more than a poll.
 
-    After a command was sent, its report is expected soon. After a quick request, the next one is expected soon.
+    After a command was sent, its report is expected soon. After a quick request, the next one is
+    expected soon.
     """
 
     def __init__(self) -> None:
@@ -68,7 +72,8 @@ class SpinPolicy:
         self._answered = 0.0  # time of the last answer
         self._patience = 0.0
         self._yields = False
-        self._can = len(os.sched_getaffinity(0)) > 1  # with one processor, spinning would delay the command itself
+        # with one processor, spinning would delay the command itself
+        self._can = len(os.sched_getaffinity(0)) > 1
         # Spinning uses up a limited CPU quota, and then everything here is throttled.
         self._is_free = processors() >= 2
 
@@ -105,13 +110,17 @@ class SpinPolicy:
 
 
 class Loop:
-    """Runs callbacks until `stop`. An exception in one callback goes to `on_error` and affects no other."""
+    """Runs callbacks until `stop`.
+
+    An exception in one callback goes to `on_error` and affects no other.
+    """
 
     def __init__(self, on_error: Callable[[], None]) -> None:
         self.epoll = select.epoll()
         self.watches: dict[int, Watch] = {}  # by descriptor
         self.on_error = on_error
-        self.buffer = memoryview(bytearray(READ_BUFFER))  # what one read takes in; used again by the next
+        # what one read takes in; used again by the next
+        self.buffer = memoryview(bytearray(READ_BUFFER))
         self.timers: list[Timer] = []
         self._most_timers = 256
         self.soon: deque[Callable[[], None]] = deque()
@@ -159,7 +168,9 @@ class Loop:
         self.soon.append(callback)
 
     def call_before_sleep(self, callback: Callable[[], None]) -> None:
-        """Calls back when the loop is idle and the expected answer has not come, or after AWAKE_SECONDS."""
+        """Calls back when the loop is idle and the expected answer has not come, or after
+        AWAKE_SECONDS.
+        """
         if not self.before_sleep:
             self._sleep_due = time.monotonic() + SPIN
         self.before_sleep[callback] = None
@@ -189,7 +200,10 @@ class Loop:
         self.reap()
 
     def reap(self) -> None:
-        """Reaps every child that has ended. Only the loop waits, so a registered pid never names another process."""
+        """Reaps every child that has ended.
+
+        Only the loop waits, so a registered pid never names another process.
+        """
         found = []
         while True:
             try:
@@ -235,7 +249,8 @@ class Loop:
         return max(0.0, self.timers[0].when - time.monotonic()) if self.timers else None
 
     def _call_ready(self, ready: list[tuple[int, int]]) -> None:
-        # Collected before any is called: a callback may close one of them and open another with its number.
+        # Collected before any is called: a callback may close one of them and open another with its
+        # number.
         for watch in [self.watches[fd] for fd, _ in ready]:
             if watch.active:
                 self.call(watch.callback)

@@ -1,4 +1,6 @@
-"""Start of a resident: reads the configuration, daemonises under a guardian, listens, and reports its socket."""
+"""Start of a resident: reads the configuration, daemonises under a guardian, listens, and reports
+its socket.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,16 @@ class NoCtypes(Exception):
 
 # As engines end a container, a pod or a job.
 TERMINATED = "the environment was ended from outside, by SIGTERM: deleted, evicted, cancelled, or its time was over"
-NOT_INHERITED = ("PWD", "OLDPWD", "SHLVL", "_", "PS1", "PROMPT_COMMAND", "APPTAINER_BIND", "SINGULARITY_BIND")
+NOT_INHERITED = (
+    "PWD",
+    "OLDPWD",
+    "SHLVL",
+    "_",
+    "PS1",
+    "PROMPT_COMMAND",
+    "APPTAINER_BIND",
+    "SINGULARITY_BIND",
+)
 
 
 def main(stream: BinaryIO) -> NoReturn:
@@ -93,7 +104,9 @@ def settle_or_fail(config: Fields) -> None:
 
 
 def leave_starter(config: Fields) -> None:
-    """Daemonises: returns in a grandchild with its own kernel session, under a guardian if configured."""
+    """Daemonises: returns in a grandchild with its own kernel session, under a guardian if
+    configured.
+    """
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -146,7 +159,11 @@ def read_config(stream: BinaryIO) -> Fields:
 def inherited(home: str) -> dict[str, str]:
     """Variables of the environment itself."""
     found = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
-    if home and not os.access(found.get("HOME", ""), os.W_OK | os.X_OK) and os.access(home, os.W_OK | os.X_OK):
+    if (
+        home
+        and not os.access(found.get("HOME", ""), os.W_OK | os.X_OK)
+        and os.access(home, os.W_OK | os.X_OK)
+    ):
         found["HOME"] = home
     return found
 
@@ -195,7 +212,9 @@ def start_session(life: Life) -> None:
     """Starts the first shell, which opens descriptors of the holder."""
     life.resident.await_holder()
     if life.resident.holder is None:
-        life.weak.append("the resident's memory is not closed here: commands of its own user can trace and read it")
+        life.weak.append(
+            "the resident's memory is not closed here: commands of its own user can trace and read it"
+        )
     life.resident.session("")
 
 
@@ -238,7 +257,9 @@ def say_ready(config: Fields, life: Life) -> None:
 
 def fail(error: BaseException) -> None:
     message = "%s: %s" % (type(error).__name__, error)
-    os.write(1, frames.pack_frame(frames.ERROR, 0, {"error": type(error).__name__, "message": message}))
+    os.write(
+        1, frames.pack_frame(frames.ERROR, 0, {"error": type(error).__name__, "message": message})
+    )
 
 
 class ErrorLog:

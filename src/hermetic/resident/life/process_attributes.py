@@ -1,4 +1,6 @@
-"""Attributes of our own process that take a system call: subreaper, signals, seccomp, Landlock, title."""
+"""Attributes of our own process that take a system call: subreaper, signals, seccomp, Landlock,
+title.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ import struct
 
 from .fast_stdlib import ctypes
 
-RT_SIGACTION = {"x86_64": 13, "aarch64": 134}  # number of the system call; the C library refuses these signals
+# number of the system call; the C library refuses these signals
+RT_SIGACTION = {"x86_64": 13, "aarch64": 134}
 GLIBC_SIGNALS = (32, 33)
 IGNORED = struct.pack("=Q", 1)
 PR_SET_PDEATHSIG = 1
@@ -54,7 +57,9 @@ def refuse_calls(program: bytes | None) -> None:
     steps = ctypes.create_string_buffer(program, len(program))
     description = struct.pack("HP", len(program) // FILTER_STEP, ctypes.addressof(steps))
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, description):
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(
+        PR_SET_SECCOMP, SECCOMP_MODE_FILTER, description
+    ):
         raise OSError(ctypes.get_errno(), "the filter of system calls was not accepted")
 
 
@@ -64,7 +69,10 @@ def hear_of_parents_death(number: int) -> None:
 
 
 def set_title(title: bytes) -> None:
-    """Sets the title that `ps` shows, over our own arguments. This also hides the program text there."""
+    """Sets the title that `ps` shows, over our own arguments.
+
+    This also hides the program text there.
+    """
     try:
         with open("/proc/self/stat", "rb") as stat:
             start, end = map(int, stat.read().rpartition(b")")[2].split()[45:47])
@@ -85,9 +93,12 @@ def set_title(title: bytes) -> None:
 def keep_own_sockets() -> None:
     """Restricts us and our descendants to abstract sockets created among them. Raises OSError."""
     if ctypes is None:
-        raise OSError("no ctypes here: abstract sockets of others cannot be closed; use a whole python3")
+        raise OSError(
+            "no ctypes here: abstract sockets of others cannot be closed; use a whole python3"
+        )
     libc = ctypes.CDLL(None, use_errno=True)
-    attributes = (ctypes.c_uint64 * 3)(0, 0, ABSTRACT_UNIX_SOCKET)  # no files, no ports, only the scope
+    # no files, no ports, only the scope
+    attributes = (ctypes.c_uint64 * 3)(0, 0, ABSTRACT_UNIX_SOCKET)
     ruleset = libc.syscall(CREATE_RULESET, attributes, ctypes.sizeof(attributes), 0)
     if ruleset < 0 or libc.syscall(RESTRICT_SELF, ruleset, 0):
         raise OSError(ctypes.get_errno(), "landlock: %s" % os.strerror(ctypes.get_errno()))

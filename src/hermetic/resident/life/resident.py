@@ -120,12 +120,14 @@ class Resident:
         self.number = self.changes = 0
         self.jobs: dict[str, Job] = {}  # id: job, in order of start
         self.retention = Retention(self._drop, self._numbers_left)
-        self.starting: dict[str, list[Begun]] = {}  # by id of a process that is being started: callbacks(job, error)
+        # by id of a process that is being started: callbacks(job, error)
+        self.starting: dict[str, list[Begun]] = {}
         self.sessions: dict[str, Session] = {}
         self.channels: dict[bytes, tuple[Session, Shell]] = {}  # by shell name in reports
         self.orphans: set[int] = set()
         self.sweeps = 0
-        self.handovers: list[tuple[float, str]] = []  # when a person gave a process back, and a sentence on it
+        # when a person gave a process back, and a sentence on it
+        self.handovers: list[tuple[float, str]] = []
         self.on_change: Callable[[str, Job], None] = lambda event, job: None
         self.look_after_directory: Callable[[], None] = lambda: None  # after a cleanup of /tmp
         self.regain_directory: Callable[[], None] = lambda: (
@@ -139,11 +141,16 @@ class Resident:
                 os.makedirs(self.cwd)
                 os.chmod(self.cwd, 0o755)
             except OSError as error:
-                raise MissingDirectory("cwd %r cannot be made there: %s" % (self.cwd, error.strerror)) from error
+                raise MissingDirectory(
+                    "cwd %r cannot be made there: %s" % (self.cwd, error.strerror)
+                ) from error
         if not os.path.isdir(self.cwd):
             raise OSError("cwd %r is not a directory there; give one that exists" % self.cwd)
         if not os.access(self.cwd, os.X_OK):
-            raise OSError("cwd %r cannot be entered by user %d; choose another of the two" % (self.cwd, os.getuid()))
+            raise OSError(
+                "cwd %r cannot be entered by user %d; choose another of the two"
+                % (self.cwd, os.getuid())
+            )
 
     @property
     def descriptors_path(self) -> str:
@@ -159,7 +166,10 @@ class Resident:
             self.orders.move(self.descriptors_path)
 
     def _holder_ended(self) -> None:
-        """Replaces a killed holder. Shells know its path: idle ones are killed, the others end after their command."""
+        """Replaces a killed holder.
+
+        Shells know its path: idle ones are killed, the others end after their command.
+        """
         if not self.is_ending:
             for session in self.sessions.values():
                 session.pool.end_idle()
@@ -188,7 +198,10 @@ class Resident:
         session.close()
 
     def next_change(self) -> int:
-        """A new state version. It is unique: a new session of the same name never matches an old version."""
+        """A new state version.
+
+        It is unique: a new session of the same name never matches an old version.
+        """
         self.changes += 1
         return self.changes
 
@@ -197,7 +210,10 @@ class Resident:
         return self.number
 
     def take_events(self) -> None:
-        """Handles the shells' reports. Any process can write to this pipe, so only valid reports count."""
+        """Handles the shells' reports.
+
+        Any process can write to this pipe, so only valid reports count.
+        """
         for _ in range(16):  # drain it: reports come before the death of their shell
             try:
                 data = os.read(self.events, EVENT_BYTES)
@@ -216,7 +232,8 @@ class Resident:
     def _deliver(self, report: Report, pause: float = ADOPTION_SECONDS) -> None:
         """Passes a report to its session. A fork is ready once we would notice its end.
 
-        Its parent is a subshell that exits after the fork. If the fork ended first, its parent would reap it.
+        Its parent is a subshell that exits after the fork. If the fork ended first, its parent
+        would reap it.
         """
         known = self.channels.get(report.name)
         if known is None:
@@ -228,7 +245,10 @@ class Resident:
             self.loop.call_later(pause, lambda: self._deliver(report, 2 * pause))
 
     def _would_reap(self, pid: int) -> bool:
-        """Whether a process is our child, or has ended. Without a subreaper no fork becomes our child."""
+        """Whether a process is our child, or has ended.
+
+        Without a subreaper no fork becomes our child.
+        """
         try:
             return not self.has_subreaper or tree.stat_fields(pid)[1:2] in ([], [str(os.getpid())])
         except OSError:  # no descriptor available
@@ -237,7 +257,10 @@ class Resident:
     # -- starting things
     def spool_full(self, why: str) -> str:
         """The error message of a full spool: its path, and the remedy."""
-        return "%s: %s; free space there, or set HERMETIC_SPOOL_DIR to another disk" % (self.spool_name, why)
+        return "%s: %s; free space there, or set HERMETIC_SPOOL_DIR to another disk" % (
+            self.spool_name,
+            why,
+        )
 
     def command(self, options: StartOptions) -> Command:
         """A new command for a session's shell."""
@@ -251,7 +274,9 @@ class Resident:
         command.home.run(command)
 
     def start(self, options: StartOptions, answer: Begun) -> None:
-        """Starts a process with the session's cwd and exports; calls `answer(job, refusal)` when it runs."""
+        """Starts a process with the session's cwd and exports; calls `answer(job, refusal)` when it
+        runs.
+        """
         session = self.session(options.session)
         self.starting[options.id] = [answer]
 
@@ -267,7 +292,9 @@ class Resident:
                 job = launch(options, exports)
                 self.add(job)
             except OSError as error:
-                refusal = Refusal("EnvironmentUnavailable", "cannot start a process: %s" % advised(error))
+                refusal = Refusal(
+                    "EnvironmentUnavailable", "cannot start a process: %s" % advised(error)
+                )
             except Refusal as error:
                 refusal = error
             if refusal is not None and options.stdin_fd is not None:
@@ -300,11 +327,16 @@ class Resident:
         return Process(self, options)
 
     def _launch_script(self, options: StartOptions, exports: dict[str, str]) -> Process:
-        """Starts a script: like a process, but of the session's variables it gets only the named ones."""
+        """Starts a script: like a process, but of the session's variables it gets only the named
+        ones.
+        """
         script = options.script or {}
         modules = self.scripts.find(script["modules"])
         if modules is None or options.stdin_fd is None:
-            message = "no modules %r are kept here: send them, and the script as input" % script["modules"]
+            message = (
+                "no modules %r are kept here: send them, and the script as input"
+                % script["modules"]
+            )
             raise invalid("modules", message)
         environ = {name: exports[name] for name in script["keep"] if name in exports}
         environ.update(options.env or {})
@@ -374,7 +406,9 @@ class Resident:
         self.orphans = set(tree.children(os.getpid())).difference(self.loop.children)
         return self.orphans
 
-    def tree_of(self, job: Job, roots: Iterable[int], spared: Iterable[int] = frozenset()) -> list[int]:
+    def tree_of(
+        self, job: Job, roots: Iterable[int], spared: Iterable[int] = frozenset()
+    ) -> list[int]:
         """A job's processes, parents first: descendants of its roots, and orphans that it started."""
         known = set(self.loop.children)
         stop = (known | set(spared)) - set(roots)
@@ -432,7 +466,9 @@ class Resident:
         timer = self.loop.call_later(STANDBY_READY, go)
         look()
 
-    def sweep(self, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]) -> object:
+    def sweep(
+        self, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]
+    ) -> object:
         """Ends a tree after every forked shell has reported its pid."""
         self.sweeps += 1
 
@@ -456,11 +492,17 @@ class Resident:
     def end_everything(self, grace: float, done: Callable[[list[int]], None]) -> None:
         self.is_ending = True
         # The holder blocks TERM, and ends with us.
-        tree.Sweep(self.loop, lambda: [pid for pid in self.everything() if pid != self.holder], grace, done)
+        tree.Sweep(
+            self.loop, lambda: [pid for pid in self.everything() if pid != self.holder], grace, done
+        )
 
     def has_strays(self) -> bool:
         """Whether any process runs besides the shells, known as a job or not."""
-        ours = {shell.pid for session in self.sessions.values() for shell in session.pool.shells.values()}
+        ours = {
+            shell.pid
+            for session in self.sessions.values()
+            for shell in session.pool.shells.values()
+        }
         ours |= self.scripts.pids()
         ours.add(self.holder)
         return any(pid not in ours for pid in self.everything())
@@ -475,12 +517,17 @@ def find_bash(chosen: str, path: str) -> str:
     if not chosen:
         version = bash_version(found).split(b".")
         if len(version) > 1 and tuple(map(int, version[:2])) < OLDEST_BASH:
-            raise OldBash("%s is older than version %d.%d" % (found, OLDEST_BASH[0], OLDEST_BASH[1]))
+            raise OldBash(
+                "%s is older than version %d.%d" % (found, OLDEST_BASH[0], OLDEST_BASH[1])
+            )
     return chosen or found
 
 
 def bash_version(path: str) -> bytes:
-    """The start of the version that a bash has in its file, empty if it is not found. Faster than running it."""
+    """The start of the version that a bash has in its file, empty if it is not found.
+
+    Faster than running it.
+    """
     fd, at = os.open(path, os.O_RDONLY | os.O_CLOEXEC), 0
     try:
         while data := os.pread(fd, PIECE, at):  # the whole file at once takes five times as long

@@ -31,7 +31,12 @@ class Server:
     """Calls `serve(request)` for each request."""
 
     def __init__(
-        self, loop: Loop, path: str, token: bytes, serve: Callable[[Request], None], opener: int | None = None
+        self,
+        loop: Loop,
+        path: str,
+        token: bytes,
+        serve: Callable[[Request], None],
+        opener: int | None = None,
     ) -> None:
         self.loop, self.path, self.token, self.serve = loop, path, token, serve
         self.users = {0, os.getuid(), os.getuid() if opener is None else opener}
@@ -58,7 +63,8 @@ class Server:
         self.clients.discard(client)
         if client.observes:
             self.observers -= 1
-        elif client.greeted:  # a connection that only looks for a listener does not prolong the lease
+        # a connection that only looks for a listener does not prolong the lease
+        elif client.greeted:
             self.attached -= 1
             self.on_count()
 
@@ -71,7 +77,10 @@ class Server:
 
 
 class Client:
-    """One connection. Every request gets exactly one final answer, unless the connection ends first."""
+    """One connection.
+
+    Every request gets exactly one final answer, unless the connection ends first.
+    """
 
     def __init__(self, server: Server, connection: Stream) -> None:
         self.server, self.loop, self.connection = server, server.loop, connection
@@ -80,11 +89,13 @@ class Client:
         self.open: dict[int, Request] = {}  # by id
         self.outgoing: deque[bytes | Promise] = deque()
         self.outgoing_bytes = 0
-        self.coming: Iterator[frames.Frame] | None = None  # frames that were received and not served yet
+        # frames that were received and not served yet
+        self.coming: Iterator[frames.Frame] | None = None
         self.blobs: dict[str, int] = {}  # name: descriptor
         self.closed = False
         self.heard = time.monotonic()  # of hand-overs
-        self.when_closed: list[Callable[[], None]] = []  # callbacks of clients that wait for its claims
+        # callbacks of clients that wait for its claims
+        self.when_closed: list[Callable[[], None]] = []
         self.bridge: Stream | None = None  # connection of the process that passed us this stream
         self.watch = self.loop.watch(connection.fileno(), self._first)
         self.timer = self.loop.call_later(GREETING, self._greeting_missed)
@@ -94,7 +105,9 @@ class Client:
             self.close()
 
     def _first(self) -> None:
-        """Handles the first message: a handshake, or a descriptor of the stream on which the handshake follows."""
+        """Handles the first message: a handshake, or a descriptor of the stream on which the
+        handshake follows.
+        """
         self.watch.callback = self._ready
         try:
             count, passed, _, _ = self.connection.recvmsg_into(
@@ -109,7 +122,10 @@ class Client:
         self._received(bytes(self.loop.buffer[:count]))
 
     def _take_over(self, fd: int) -> None:
-        """Switches to the passed stream. The process that passed it ends when its own connection is closed."""
+        """Switches to the passed stream.
+
+        The process that passed it ends when its own connection is closed.
+        """
         self.loop.unwatch(self.watch)
         self.bridge, self.connection = self.connection, Stream(fileno=fd)
         self.connection.setblocking(False)
@@ -163,7 +179,12 @@ class Client:
             self.serve(request)
         elif kind == frames.CANCEL and number in self.open:
             self.open[number].cancel()
-        elif kind == frames.CREDIT and number in self.open and type(fields.get("n")) is int and fields["n"] > 0:
+        elif (
+            kind == frames.CREDIT
+            and number in self.open
+            and type(fields.get("n")) is int
+            and fields["n"] > 0
+        ):
             self.open[number].on_credit(fields["n"])
         elif kind == frames.EVENT and number in self.open:
             self.open[number].on_event(fields, body)
@@ -174,7 +195,11 @@ class Client:
         except Refusal as refusal:
             request.refuse(refusal)
         except OSError as error:
-            request.refuse(Refusal("EnvironmentUnavailable", "the environment could not do it: %s" % advised(error)))
+            request.refuse(
+                Refusal(
+                    "EnvironmentUnavailable", "the environment could not do it: %s" % advised(error)
+                )
+            )
         except frames.FrameError:
             raise
         except Exception as error:  # refused for this client; the others go on
@@ -182,12 +207,18 @@ class Client:
             self.loop.on_error()
 
     def greet(self, token: bytes, observes: bool = False) -> None:
-        """Checks the token; a wrong one ends the connection. Raises Refusal at the limit of clients."""
+        """Checks the token; a wrong one ends the connection.
+
+        Raises Refusal at the limit of clients.
+        """
         server = self.server
         if not _compare_digest(token, server.token):
             raise frames.FrameError("wrong token")
         if not self.greeted and server.attached + server.observers >= CLIENTS:
-            raise Refusal("Full", "%d clients are attached, the most: close one of them, then try again" % CLIENTS)
+            raise Refusal(
+                "Full",
+                "%d clients are attached, the most: close one of them, then try again" % CLIENTS,
+            )
         if self.closed:  # closed while the handshake waited
             return
         is_first, self.greeted = not self.greeted, True
@@ -209,7 +240,9 @@ class Client:
         return fd
 
     def await_ping(self, seconds: float) -> None:
-        """Closes the connection after so many seconds, unless another ping comes, or answers are being read."""
+        """Closes the connection after so many seconds, unless another ping comes, or answers are
+        being read.
+        """
         self.timer.cancel()
         unsent = -1 if self.has_room else self.outgoing_bytes
         self.timer = self.loop.call_later(seconds, lambda: self._silent(seconds, unsent))
@@ -308,7 +341,8 @@ class Request:
     on_cancel: Callable[[], None] | None = None  # replaces the immediate refusal
     abandoned: Callable[[], None] = staticmethod(nothing)  # the connection is closed
     on_credit: Callable[[int], None] = staticmethod(nothing)
-    on_event: Callable[[Fields, bytes], None] = staticmethod(nothing)  # the client sends more, without an answer
+    # the client sends more, without an answer
+    on_event: Callable[[Fields, bytes], None] = staticmethod(nothing)
     on_room: Callable[[], None] = staticmethod(nothing)
 
     def __init__(self, client: Client, number: int, fields: Fields, body: bytes) -> None:
@@ -330,7 +364,9 @@ class Request:
             self.client.send(lambda: self._frame(frames.REPLY, *make()))
 
     def refuse(self, refusal: Refusal) -> None:
-        self._answer(frames.ERROR, dict(refusal.fields, error=refusal.kind, message=refusal.message), b"")
+        self._answer(
+            frames.ERROR, dict(refusal.fields, error=refusal.kind, message=refusal.message), b""
+        )
 
     def event(self, fields: Fields, body: bytes = b"") -> None:
         if not self.answered:
@@ -345,7 +381,10 @@ class Request:
         try:
             return frames.pack_frame(kind, self.number, fields, body)
         except frames.FrameError as error:
-            refused = {"error": "EnvironmentUnavailable", "message": "the answer does not fit: %s" % error}
+            refused = {
+                "error": "EnvironmentUnavailable",
+                "message": "the answer does not fit: %s" % error,
+            }
             return frames.pack_frame(frames.ERROR, self.number, refused)
 
     def _finish(self) -> bool:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from .server import Server
 
 LOOK_SECONDS = 5.0
-RECORD = "env.json"  # the host's record of this environment, if its directory is on the same machine
+# the host's record of this environment, if its directory is on the same machine
+RECORD = "env.json"
 RECORD_BYTES = 1 << 20
 END_SECONDS = 1.0
 LASTING = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)
@@ -61,7 +62,9 @@ class Upkeep:
         finally:
             self._restore_channels()
         if inode is not None and inode != self.inode:
-            return  # it belongs to another resident of the same task: only channel names include the resident
+            # it belongs to another resident of the same task: only channel names include the
+            # resident
+            return
         self.server.listener.restore()
         self.resident.askpass.restore()
         if self.resident.bridge.listener is not None:
@@ -100,7 +103,8 @@ class Upkeep:
         self.inode = os.stat(self.directory).st_ino
         self.record_signature = None
         if self.life.guardian is not None:
-            os.kill(self.life.guardian, signal.SIGUSR1)  # it removes only the directory that it knows
+            # it removes only the directory that it knows
+            os.kill(self.life.guardian, signal.SIGUSR1)
 
     def _restore_channels(self) -> None:
         try:
@@ -111,7 +115,9 @@ class Upkeep:
             self._move_channels()
 
     def _move_channels(self) -> None:
-        """Moves the channels to another private directory: ours cannot be recreated, for example a removed mount."""
+        """Moves the channels to another private directory: ours cannot be recreated, for example a
+        removed mount.
+        """
         self.resident.channel_directory = _another_directory(self.resident.id)
         for session in self.resident.sessions.values():
             session.pool.move_channels(self.resident.channel_directory)
@@ -144,7 +150,9 @@ def _another_directory(id: str) -> str:
             problems.append(error)
     kind = NoDirectory if all(problem.errno in LASTING for problem in problems) else OSError
     said = "; ".join(map(str, problems))
-    raise kind(errno.ENOENT, "the environment's directory was removed, and no other can be made: " + said)
+    raise kind(
+        errno.ENOENT, "the environment's directory was removed, and no other can be made: " + said
+    )
 
 
 def _write(path: str, data: bytes) -> None:

@@ -1,4 +1,6 @@
-"""Limits and counters of the resident's control groups: processors, memory kills, and headroom for processes."""
+"""Limits and counters of the resident's control groups: processors, memory kills, and headroom for
+processes.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def folders(controller: str, groups: str = GROUPS, mounted: str = MOUNTED) -> li
             continue
         root = mounted + ("/" + controller if controllers else "")
         parts = [part for part in path.split("/") if part]
-        found += [root + "".join("/" + part for part in parts[:count]) for count in range(len(parts), -1, -1)]
+        found += [
+            root + "".join("/" + part for part in parts[:count])
+            for count in range(len(parts), -1, -1)
+        ]
     return found
 
 
@@ -49,7 +54,9 @@ def processors(groups: str = GROUPS, mounted: str = MOUNTED) -> float:
     """Number of processors that the cgroup allows; infinity without a limit."""
     least = float("inf")
     for folder in folders("cpu", groups, mounted):
-        quota = words(folder + "/cpu.max") or words(folder + "/cpu.cfs_quota_us", folder + "/cpu.cfs_period_us")
+        quota = words(folder + "/cpu.max") or words(
+            folder + "/cpu.cfs_quota_us", folder + "/cpu.cfs_period_us"
+        )
         if len(quota) == 2 and quota[0].isdigit():  # neither "max" nor -1
             least = min(least, int(quota[0]) / int(quota[1]))
     return least
@@ -63,12 +70,16 @@ class MemoryKills:
 
     def __init__(self, groups: str = GROUPS, mounted: str = MOUNTED) -> None:
         above = folders("memory", groups, mounted)
-        files = [folder + name for folder in above for name in ("/memory.events", "/memory.oom_control")]
+        files = [
+            folder + name for folder in above for name in ("/memory.events", "/memory.oom_control")
+        ]
         self.path = next((file for file in files if _kills(file) is not None), "")
         self.seen = _kills(self.path) or 0
 
     def explain(self, ending: list[Any]) -> list[Any]:
-        """`["oom"]` for a killed job if the counter has grown since the last look, else the ending itself."""
+        """`["oom"]` for a killed job if the counter has grown since the last look, else the ending
+        itself.
+        """
         if ending not in KILLED or not self.path:
             return ending
         before, self.seen = self.seen, _kills(self.path) or 0
@@ -82,7 +93,8 @@ def _kills(file: str) -> int | None:
 
 
 class ProcessQuota:
-    """Headroom under the limits of our cgroup and of our user: bash retries a failing fork for seconds, then exits.
+    """Headroom under the limits of our cgroup and of our user: bash retries a failing fork for
+    seconds, then exits.
 
     A limit that a command sets with `ulimit -u` is not seen here.
     """
@@ -107,13 +119,18 @@ class ProcessQuota:
         return True
 
     def check(self) -> None:
-        """Raises OSError near the limit, and also without a descriptor to read it: a shell could not start either."""
+        """Raises OSError near the limit, and also without a descriptor to read it: a shell could
+        not start either.
+        """
         count = None if self.current is None else _number_in(self.current)
         if not self._user_has_room() or (count is not None and count + SPARE_PROCESSES > self.most):
             raise BlockingIOError(errno.EAGAIN, "the limit of processes is near")
 
     def _user_has_room(self) -> bool:
-        """The user's own limit. Processes are counted only if the whole machine has that many threads."""
+        """The user's own limit.
+
+        Processes are counted only if the whole machine has that many threads.
+        """
         if self.users_most is None or _threads_in_all() + SPARE_PROCESSES <= self.users_most:
             return True
         uid, count = os.getuid(), 0

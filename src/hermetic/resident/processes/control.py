@@ -23,11 +23,12 @@ TYPING_SECONDS = 1.0  # input of one writer within this time is one record
 
 
 class Drive:
-    """A request that stays open while a person drives a process. The first event says that the person does.
+    """A request that stays open while a person drives a process. The first event says that the
+    person does.
 
-    When it is cancelled or its connection ends, the person has DRIVER_LEASE seconds to come back with the same key.
-    Events of the client are input of the person. What was taken is acknowledged a moment later, so that the echo, which
-    the person waits for, goes first.
+    When it is cancelled or its connection ends, the person has DRIVER_LEASE seconds to come back
+    with the same key. Events of the client are input of the person. What was taken is acknowledged
+    a moment later, so that the echo, which the person waits for, goes first.
     """
 
     timer: Timer | None = None
@@ -45,7 +46,9 @@ class Drive:
     ) -> None:
         job = resident.job(process)
         if not isinstance(job, Process) or not job.input_open:
-            raise invalid("process", "process %s takes no input: there is nothing to drive" % job.id)
+            raise invalid(
+                "process", "process %s takes no input: there is nothing to drive" % job.id
+            )
         if not key or not name:
             raise invalid("key", "driving takes a key and a name")
         self.resident, self.request, self.job = resident, request, job
@@ -117,7 +120,10 @@ class Drive:
 
 
 def give_back(resident: Resident, job: Job, reason: str, note: str) -> None:
-    """Ends a person's control. Programs get the note: with INFO, and with their next command's result."""
+    """Ends a person's control.
+
+    Programs get the note: with INFO, and with their next command's result.
+    """
     driver, job.driver = job.driver, None
     assert driver is not None, "it is driven"
     driver.end(reason)
@@ -140,7 +146,9 @@ def unheard(resident: Resident, request: Request) -> list[str]:
     return [text for at, text in resident.handovers if at > since]
 
 
-def give(resident: Resident, request: Request, process: str = "", key: str = "", note: str = "") -> None:
+def give(
+    resident: Resident, request: Request, process: str = "", key: str = "", note: str = ""
+) -> None:
     job = resident.job(process)
     if job.driver is not None:
         check_driver(job, key)
@@ -165,7 +173,11 @@ def check_driver(job: Job, key: str) -> None:
 
 def record_input(job: Job, key: str, name: str, count: int, secret: bool) -> None:
     """Counts input by its writer. What was written is not kept."""
-    writer, is_person, now = job.driver.name if job.driver else name[:NAME_LENGTH] or "agent", bool(key), time.time()
+    writer, is_person, now = (
+        job.driver.name if job.driver else name[:NAME_LENGTH] or "agent",
+        bool(key),
+        time.time(),
+    )
     if job.inputs is None:
         job.inputs = []
     last = job.inputs[-1] if job.inputs else None

@@ -1,4 +1,6 @@
-"""Resource limits that the resident sets: descriptors for itself, and a process tag for its children."""
+"""Resource limits that the resident sets: descriptors for itself, and a process tag for its
+children.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,11 @@ class DescriptorLimit:
 
 
 class ProcessTags:
-    """A number that every descendant of a command carries, regardless of its environment, parent or session.
+    """A number that every descendant of a command carries, regardless of its environment, parent or
+    session.
 
-    The number is the soft limit on POSIX message queues. It is inherited by fork and exec, changed only by setrlimit,
-    and large enough to have no effect (a message queue takes 80 kB of 800).
+    The number is the soft limit on POSIX message queues. It is inherited by fork and exec, changed
+    only by setrlimit, and large enough to have no effect (a message queue takes 80 kB of 800).
     """
 
     def __init__(self) -> None:
@@ -60,10 +63,15 @@ class ProcessTags:
     def set(self, number: int) -> None:
         """Tags a child and its descendants, before its program starts."""
         if self.base:
-            resource.setrlimit(resource.RLIMIT_MSGQUEUE, (self.base - number % TREE_TAGS, self.hard))
+            resource.setrlimit(
+                resource.RLIMIT_MSGQUEUE, (self.base - number % TREE_TAGS, self.hard)
+            )
 
     def apply_to(self, pid: int | None, number: int) -> bool:
-        """Tags another process and its future descendants. False if only that process can change its limit."""
+        """Tags another process and its future descendants.
+
+        False if only that process can change its limit.
+        """
         if not self.base:
             return True
         if pid is None:

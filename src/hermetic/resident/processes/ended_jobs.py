@@ -21,8 +21,9 @@ SLACK = 32  # beyond either limit, before the oldest are dropped
 class Retention:
     """Calls `drop(job)` for the oldest jobs above a limit. The newest of each kind always stays.
 
-    `left()` returns the numbers of ended jobs with live processes. These jobs stay, so that the processes can be ended.
-    The lookup is slow, so a few more jobs than the limit are kept and then dropped together.
+    `left()` returns the numbers of ended jobs with live processes. These jobs stay, so that the
+    processes can be ended. The lookup is slow, so a few more jobs than the limit are kept and then
+    dropped together.
     """
 
     def __init__(self, drop: Callable[[Job], None], left: Callable[[], set[int]]) -> None:
@@ -38,7 +39,9 @@ class Retention:
         self._count(job, 1)
         if len(kept) >= self.trim_at[job.kind]:
             self._trim(kept, job.kind)
-        while (self.memory_bytes > KEPT_MEMORY or self.spool_bytes > KEPT_SPOOL) and self._drop_larger():
+        while (
+            self.memory_bytes > KEPT_MEMORY or self.spool_bytes > KEPT_SPOOL
+        ) and self._drop_larger():
             pass
 
     def _trim(self, kept: deque[Job], kind: str) -> None:
@@ -77,9 +80,11 @@ class Retention:
 
 
 def leftover_counts(resident: Resident) -> dict[int, int]:
-    """Number of live processes of each ended job, by job number. Raises OSError without descriptors.
+    """Number of live processes of each ended job, by job number. Raises OSError without
+    descriptors.
 
-    While a standby is being forked, forks of shells are not counted: one of them may be that standby.
+    While a standby is being forked, forks of shells are not counted: one of them may be that
+    standby.
     """
     known = set(resident.loop.children)
     is_forking = any(session.pool.has_unreported() for session in resident.sessions.values())
@@ -94,7 +99,11 @@ def leftover_counts(resident: Resident) -> dict[int, int]:
             if number is not None:
                 found.setdefault(number, []).append(pid)
     ended = {job.number for job in resident.jobs.values() if job.has_ended}
-    counts = {number: len(tree.descendants(pids, known)) for number, pids in found.items() if number in ended}
+    counts = {
+        number: len(tree.descendants(pids, known))
+        for number, pids in found.items()
+        if number in ended
+    }
     return {number: count for number, count in counts.items() if count}
 
 

@@ -19,7 +19,9 @@ MOST_PASSES = 1000
 
 
 class Freezer:
-    """Sends STOP to everything but idle shells and spared jobs, until no new process appears; later CONT."""
+    """Sends STOP to everything but idle shells and spared jobs, until no new process appears; later
+    CONT.
+    """
 
     def __init__(self, resident: Resident) -> None:
         self.resident = resident
@@ -52,13 +54,20 @@ class Freezer:
             done()
 
     def _runnable(self) -> dict[int, str]:
-        """Processes to stop, with their start times. Those that are stopped already stay so later."""
+        """Processes to stop, with their start times.
+
+        Those that are stopped already stay so later.
+        """
         resident = self.resident
         everything = resident.everything()
         # After it: a process that a spared job forks in between is in neither.
         spared = {pid for job in self.spared for pid in job.members()}
         busy = {job.pid for job in resident.running() if job.pid}
-        shells = [shell for session in resident.sessions.values() for shell in session.pool.shells.values()]
+        shells = [
+            shell
+            for session in resident.sessions.values()
+            for shell in session.pool.shells.values()
+        ]
         busy.update(shell.pid for shell in shells if shell.command is not None and shell.pid)
         ours = set(resident.loop.children) | {shell.pid for shell in shells} | {resident.holder}
         pids = [pid for pid in everything if pid not in spared and (pid in busy or pid not in ours)]
@@ -70,5 +79,6 @@ class Freezer:
         alive = [pid for pid, born in self.frozen.items() if tree.stat_fields(pid)[19:20] == [born]]
         self.frozen.clear()
         self.spared = []
-        tree.send(reversed(alive), signal.SIGCONT)  # children first: a shell never sees its job as stopped
+        # children first: a shell never sees its job as stopped
+        tree.send(reversed(alive), signal.SIGCONT)
         return len(alive)

@@ -1,4 +1,6 @@
-"""A job: base class of commands in a session and of separate processes, with its output and its ending."""
+"""A job: base class of commands in a session and of separate processes, with its output and its
+ending.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ SHORT_READ = 1024  # bytes: a shorter read of a terminal has emptied it
 
 
 class Drain:
-    """Copies a descriptor into a log until its end. It outlives the job: late children may still print."""
+    """Copies a descriptor into a log until its end.
+
+    It outlives the job: late children may still print.
+    """
 
     def __init__(self, loop: Loop, fd: int, log: OutputLog) -> None:
         self.loop, self.fd, self.log = loop, fd, log
@@ -77,7 +82,9 @@ class Drain:
                 self._enlarge_pipe()
 
     def _pause(self) -> None:
-        """Stops reading while a follower with `hold` is far behind: the program blocks on its full pipe."""
+        """Stops reading while a follower with `hold` is far behind: the program blocks on its full
+        pipe.
+        """
         if self.watch is not None:
             self.loop.unwatch(self.watch)
             self.watch = None
@@ -93,7 +100,9 @@ class Drain:
                 pass
 
     def flush(self) -> None:
-        """Reads what is available now, at most one pipe's capacity: a printing child cannot block the loop."""
+        """Reads what is available now, at most one pipe's capacity: a printing child cannot block
+        the loop.
+        """
         left = self.log.total + (PIPE_BYTES if self.full_reads < FULL_READS else FLOOD_PIPE)
         while self.is_open and self.log.total < left:
             before = self.log.total
@@ -163,7 +172,10 @@ class StartOptions:
         """Whether the session's state or cwd has changed since the command was judged."""
         if self.known is None:
             return False
-        return self.known != session.exports.changes or self.at not in (None, wire_text(session.cwd))
+        return self.known != session.exports.changes or self.at not in (
+            None,
+            wire_text(session.cwd),
+        )
 
 
 class Job:
@@ -231,9 +243,14 @@ class Job:
         return [self.out] if self.err is None else [self.out, self.err]
 
     def kept_bytes(self) -> tuple[int, int]:
-        """`(memory, disk)` of its output when the job ended; output of late children is not counted."""
+        """`(memory, disk)` of its output when the job ended; output of late children is not
+        counted.
+        """
         if self._kept is None:
-            self._kept = sum(len(log.head) for log in self.logs()), sum(log.spooled_bytes for log in self.logs())
+            self._kept = (
+                sum(len(log.head) for log in self.logs()),
+                sum(log.spooled_bytes for log in self.logs()),
+            )
         return self._kept
 
     def describe(self) -> Fields:
@@ -266,7 +283,10 @@ class Job:
         return fields
 
     def claim(self, client: Client) -> bool:
-        """Makes this client the reporter if no connected client is. Returns whether it is the reporter."""
+        """Makes this client the reporter if no connected client is.
+
+        Returns whether it is the reporter.
+        """
         if self.claimant is None or self.claimant.closed:
             self.claimant = client
         return self.claimant is client
@@ -305,12 +325,16 @@ class Job:
         self.sweep = None
         if survivors:
             self.notes.append(
-                "not all could be ended, another user owns or the kernel holds: %s" % " ".join(map(str, survivors))
+                "not all could be ended, another user owns or the kernel holds: %s"
+                % " ".join(map(str, survivors))
             )
         self._maybe_finish()
 
     def finish(self, ending: Ending | None) -> None:
-        """Records the end of the job's own process. The job ends after a running sweep of its tree."""
+        """Records the end of the job's own process.
+
+        The job ends after a running sweep of its tree.
+        """
         self.own_ending = ending
         self._maybe_finish()
 
@@ -325,14 +349,19 @@ class Job:
                 note = "output was dropped: %s" % self.resident.spool_full(log.trouble)
                 self.notes += [] if note in self.notes else [note]
         memory = self.resident.memory
-        self.ending = self.forced or (memory.explain(self.own_ending) if memory else self.own_ending)
+        self.ending = self.forced or (
+            memory.explain(self.own_ending) if memory else self.own_ending
+        )
         listeners, self.end_listeners, self.yield_listeners = self.end_listeners, (), ()
         for listener in listeners:
             listener()
         self.resident.job_ended(self)
 
     def close(self) -> None:
-        """Drops its output. A child that still prints is read to nowhere: it must not get SIGPIPE."""
+        """Drops its output.
+
+        A child that still prints is read to nowhere: it must not get SIGPIPE.
+        """
         for log in self.logs():
             log.close()
         for drain in self.drains:

@@ -1,4 +1,6 @@
-"""Output log of a job: bytes by offset, with a bounded head and tail, and a counted gap between them."""
+"""Output log of a job: bytes by offset, with a bounded head and tail, and a counted gap between
+them.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,10 @@ class Ring:
             return 0
 
     def _use_memory(self) -> None:
-        """Switches to a short tail in memory after a failed write. The file's bytes count as fallen out."""
+        """Switches to a short tail in memory after a failed write.
+
+        The file's bytes count as fallen out.
+        """
         self.close()
         self.cap = SPOOL_FALLBACK
         self.memory = bytearray(self.cap)
@@ -154,7 +159,10 @@ class Ring:
 
 
 class TimeMarks:
-    """Moments of a log, with the offset that it had reached then. Where there are too many, the closest are merged."""
+    """Moments of a log, with the offset that it had reached then.
+
+    Where there are too many, the closest are merged.
+    """
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -191,8 +199,10 @@ class OutputLog:
     mark_due = 0.0
     # Tuples: most logs have none of these, and a list takes memory while it is empty.
     listeners: tuple[Callable[[], None], ...] = ()  # called after every append
-    holders: tuple[Holder, ...] = ()  # readers that must miss nothing: the slowest holds the program
-    pacers: tuple[Holder, ...] = ()  # viewers of a terminal: the program does not outrun the fastest
+    # readers that must miss nothing: the slowest holds the program
+    holders: tuple[Holder, ...] = ()
+    # viewers of a terminal: the program does not outrun the fastest
+    pacers: tuple[Holder, ...] = ()
     when_released: tuple[Callable[[], None], ...] = ()  # called once when they have caught up
 
     def __init__(self, spool_folder: str | None, spool_bytes: int = SPOOL) -> None:
@@ -240,7 +250,10 @@ class OutputLog:
             self.marks.add(self.last, self.total)
 
     def offset_since(self, age: float) -> int:
-        """Where the output of the last `age` seconds begins. At most a little older output comes before it."""
+        """Where the output of the last `age` seconds begins.
+
+        At most a little older output comes before it.
+        """
         moment = now() - age
         if self.last < moment:
             return self.total
@@ -255,9 +268,15 @@ class OutputLog:
 
     def is_held(self) -> bool:
         """Whether the program has to wait for its readers."""
-        if self.holders and self.total - min(holder.offset for holder in self.holders) > FOLLOW_HOLD:
+        if (
+            self.holders
+            and self.total - min(holder.offset for holder in self.holders) > FOLLOW_HOLD
+        ):
             return True
-        return bool(self.pacers) and self.total - max(pacer.offset for pacer in self.pacers) > FOLLOW_PACE
+        return (
+            bool(self.pacers)
+            and self.total - max(pacer.offset for pacer in self.pacers) > FOLLOW_PACE
+        )
 
     def release(self) -> None:
         """Resumes paused drains after a holder has advanced or gone."""
@@ -300,7 +319,9 @@ class OutputLog:
         return start, self.ring.read(start - head, limit)
 
     def excerpt(self, limit: int) -> tuple[bytes, bytes]:
-        """`(head, tail)` of at most `limit` bytes together: all, or 40 % from the start and 60 % from the end."""
+        """`(head, tail)` of at most `limit` bytes together: all, or 40 % from the start and 60 %
+        from the end.
+        """
         if self.ring is None and self.total <= limit and not self.is_closed:
             return bytes(self.head), b""  # nearly always
         if self.total <= limit and self.hole[0] == self.hole[1]:
@@ -310,7 +331,8 @@ class OutputLog:
         hole_start, hole_end = self.hole
         start = max(self.total - last, first)
         if hole_start < hole_end:
-            start = max(start, hole_end)  # a tail that starts before the hole would not reach the end
+            # a tail that starts before the hole would not reach the end
+            start = max(start, hole_end)
         _, tail = self.read(start, last)
         return self.read(0, first)[1], tail
 

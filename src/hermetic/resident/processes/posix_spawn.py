@@ -1,6 +1,7 @@
 """posix_spawn by ctypes: the program also has glibc's own two signals at their defaults.
 
-glibc leaves signals 32 and 33 ignored unless they are in the set of defaults, and Python cannot put them there.
+glibc leaves signals 32 and 33 ignored unless they are in the set of defaults, and Python cannot put
+them there.
 """
 
 from __future__ import annotations
@@ -32,11 +33,15 @@ class Spawner:
         self.attributes = ctypes.create_string_buffer(OPAQUE_BYTES)  # the mask in it is empty
         self.libc.posix_spawnattr_init(self.attributes)
         self.libc.posix_spawnattr_setsigdefault(self.attributes, struct.pack(SIGNAL_SET, signals))
-        self.libc.posix_spawnattr_setflags(self.attributes, ctypes.c_short(SETSIGDEF | SETSIGMASK | SETSID))
+        self.libc.posix_spawnattr_setflags(
+            self.attributes, ctypes.c_short(SETSIGDEF | SETSIGMASK | SETSID)
+        )
 
     def spawn(self, argv: Sequence[str], environ: Mapping[str, str], streams: Sequence[int]) -> int:
         """The pid of the program `argv[0]`, with these descriptors from 0 on. Raises OSError."""
-        variables = [os.fsencode(name) + b"=" + os.fsencode(value) for name, value in environ.items()]
+        variables = [
+            os.fsencode(name) + b"=" + os.fsencode(value) for name, value in environ.items()
+        ]
         words = [os.fsencode(word) for word in argv]
         pid, actions = ctypes.c_int(), ctypes.create_string_buffer(OPAQUE_BYTES)
         self.libc.posix_spawn_file_actions_init(actions)
@@ -46,7 +51,12 @@ class Spawner:
                 _check(self.libc.posix_spawn_file_actions_adddup2(actions, fd, target))
             _check(
                 self.libc.posix_spawn(
-                    ctypes.byref(pid), words[0], actions, self.attributes, _array(words), _array(variables)
+                    ctypes.byref(pid),
+                    words[0],
+                    actions,
+                    self.attributes,
+                    _array(words),
+                    _array(variables),
                 )
             )
         finally:

@@ -27,13 +27,23 @@ if TYPE_CHECKING:
 
 TIOCSCTTY, TIOCSWINSZ = 0x540E, 0x5414
 # Python ignores the first two, and an ignored signal stays ignored across exec.
-INHERITED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD, signal.SIGTERM)
+INHERITED_SIGNALS = (
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGCHLD,
+    signal.SIGTERM,
+)
 END_OF_FILE = b"\x04"  # end of input on a terminal
 CLEARED = 32  # processes that are named when they end with their terminal
 
 
 class Process(Job):
-    """A process that its constructor starts. Raises OSError if the system refuses a process or descriptor."""
+    """A process that its constructor starts.
+
+    Raises OSError if the system refuses a process or descriptor.
+    """
 
     pid: int
 
@@ -43,7 +53,12 @@ class Process(Job):
     def __init__(self, resident: Resident, options: StartOptions) -> None:
         super().__init__(resident, options)
         self.personal = options.personal
-        self.pty, self.rows, self.cols, self.cwd = options.pty, options.rows, options.cols, options.cwd or ""
+        self.pty, self.rows, self.cols, self.cwd = (
+            options.pty,
+            options.rows,
+            options.cols,
+            options.cwd or "",
+        )
         opened: list[int] = []  # to close after the fork
         try:
             self._begin(options, self._open_streams(options, opened))
@@ -64,7 +79,9 @@ class Process(Job):
         self.resident.loop.on_exit(self.pid, self._exited)
 
     def _open_streams(self, options: StartOptions, opened: list[int]) -> Streams:
-        """Descriptors for the child's 0, 1, 2; adds those that are not needed after the fork to `opened`."""
+        """Descriptors for the child's 0, 1, 2; adds those that are not needed after the fork to
+        `opened`.
+        """
         loop = self.resident.loop
         if self.pty:
             master, slave = os.openpty()
@@ -141,7 +158,9 @@ class Process(Job):
             return True
 
     def hang_up(self) -> None:
-        """Sends HUP to a person's terminal, as when its window is closed: an interactive shell ignores TERM."""
+        """Sends HUP to a person's terminal, as when its window is closed: an interactive shell
+        ignores TERM.
+        """
         if not self.personal:
             return
         try:
@@ -190,7 +209,10 @@ def set_size(fd: int, rows: int, cols: int) -> None:
 
 
 def spawn(resident: Resident, options: StartOptions, number: int, streams: Streams) -> int:
-    """Forks and execs. A program that cannot start ends as in a shell: 127 or 126 and a line on stderr."""
+    """Forks and execs.
+
+    A program that cannot start ends as in a shell: 127 or 126 and a line on stderr.
+    """
     program, cwd = options.argv[0], options.cwd or "/"
     if program == resident.bash and not options.pty and min(streams) > 2:
         try:
@@ -212,13 +234,18 @@ def spawn(resident: Resident, options: StartOptions, number: int, streams: Strea
         os.write(2, b"hermetic: %s: command not found\n" % os.fsencode(program))
     except BaseException as error:  # the child must never return into the parent's loop
         status = 126
-        os.write(2, b"hermetic: %s: %s\n" % (os.fsencode(program), str(error).encode("utf-8", "replace")))
+        os.write(
+            2, b"hermetic: %s: %s\n" % (os.fsencode(program), str(error).encode("utf-8", "replace"))
+        )
     finally:
         os._exit(status)
 
 
-def spawn_without_copy(resident: Resident, options: StartOptions, number: int, streams: Streams) -> int:
-    """The same with posix_spawn, for a program in the page cache: copies no memory, but waits for the exec.
+def spawn_without_copy(
+    resident: Resident, options: StartOptions, number: int, streams: Streams
+) -> int:
+    """The same with posix_spawn, for a program in the page cache: copies no memory, but waits for
+    the exec.
 
     Inherited settings are changed here and restored. Raises OSError and NotImplementedError.
     """
@@ -235,8 +262,13 @@ def spawn_without_copy(resident: Resident, options: StartOptions, number: int, s
         os.chdir("/")
 
 
-def spawn_bash(resident: Resident, shell: Shell, cwd: str, login: bool, state_fd: int | None) -> int:
-    """Starts a bash as a session's shell. With a saved state it gets no variables but those of the state."""
+def spawn_bash(
+    resident: Resident, shell: Shell, cwd: str, login: bool, state_fd: int | None
+) -> int:
+    """Starts a bash as a session's shell.
+
+    With a saved state it gets no variables but those of the state.
+    """
     environ = dict(resident.environ) if state_fd is None else {}
     if not login:
         environ.pop("BASH_ENV", None)
@@ -257,7 +289,9 @@ def spawn_bash(resident: Resident, shell: Shell, cwd: str, login: bool, state_fd
 
 
 def prepare_child(streams: Streams, resident: Resident) -> None:
-    """In the forked child: a new kernel session, and the descriptors, signals and limits that programs expect."""
+    """In the forked child: a new kernel session, and the descriptors, signals and limits that
+    programs expect.
+    """
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in INHERITED_SIGNALS:

@@ -27,17 +27,23 @@ def is_waiting(job: Job) -> bool | None:
     """Whether a job waits for input; None if the kernel does not show it."""
     if job.has_ended or not isinstance(job, Process) or not job.input_open:
         return False
-    return None if job.input_identity is None else waits_for_input(job.members(), job.input_identity)
+    return (
+        None if job.input_identity is None else waits_for_input(job.members(), job.input_identity)
+    )
 
 
 def reply_status(resident: Resident, request: Request, job: Job) -> None:
-    """Replies with a job's state; for an ended job also with the number of processes that it left running."""
+    """Replies with a job's state; for an ended job also with the number of processes that it left
+    running.
+    """
     if not job.has_ended:
         request.reply({"process": job.describe(), "waiting": is_waiting(job)})
         return
 
     def answer(left: dict[int, int]) -> None:
-        request.reply({"process": dict(job.describe(), left=left.get(job.number, 0)), "waiting": False})
+        request.reply(
+            {"process": dict(job.describe(), left=left.get(job.number, 0)), "waiting": False}
+        )
 
     resident.count_leftovers(answer)
 
@@ -70,7 +76,12 @@ def wait(resident: Resident, request: Request, process: str = "") -> None:
 
 
 def write(
-    resident: Resident, request: Request, process: str = "", secret: bool = False, key: str = "", by: str = ""
+    resident: Resident,
+    request: Request,
+    process: str = "",
+    secret: bool = False,
+    key: str = "",
+    by: str = "",
 ) -> None:
     job = resident.job(process)
     check_driver(job, key)
@@ -94,7 +105,11 @@ def write(
 
 
 def input_closed(job: Job) -> Refusal:
-    why = "has ended" if job.has_ended else "reads no input: it was started without it, or it was closed"
+    why = (
+        "has ended"
+        if job.has_ended
+        else "reads no input: it was started without it, or it was closed"
+    )
     return Refusal("InputClosed", "process %s %s" % (job.id, why), process=job.id)
 
 
@@ -107,7 +122,12 @@ def close_input(resident: Resident, request: Request, process: str = "", key: st
 
 
 def tag(
-    resident: Resident, request: Request, process: str = "", tag: str = "", was: object = None, claimed: bool = False
+    resident: Resident,
+    request: Request,
+    process: str = "",
+    tag: str = "",
+    was: object = None,
+    claimed: bool = False,
 ) -> None:
     job = resident.job(process)
     is_claimed = not claimed or job.claim(request.client)
@@ -133,7 +153,12 @@ def claim(resident: Resident, request: Request, process: str = "") -> None:
 
 
 def resize(
-    resident: Resident, request: Request, process: str = "", rows: int = 24, cols: int = 80, key: str = ""
+    resident: Resident,
+    request: Request,
+    process: str = "",
+    rows: int = 24,
+    cols: int = 80,
+    key: str = "",
 ) -> None:
     job = resident.job(process)
     check_driver(job, key)
@@ -146,7 +171,9 @@ def resize(
     request.reply({})
 
 
-def signal(resident: Resident, request: Request, process: str = "", signal: int = 15, tree: bool = True) -> None:
+def signal(
+    resident: Resident, request: Request, process: str = "", signal: int = 15, tree: bool = True
+) -> None:
     job = resident.job(process)
     if tree or not job.has_ended:  # processes that it left behind may be alive
         for pid in job.members() if tree else filter(None, [job.pid]):
@@ -157,7 +184,9 @@ def signal(resident: Resident, request: Request, process: str = "", signal: int 
     request.reply({})
 
 
-def kill(resident: Resident, request: Request, process: str = "", grace: float = KILL_GRACE) -> None:
+def kill(
+    resident: Resident, request: Request, process: str = "", grace: float = KILL_GRACE
+) -> None:
     job = resident.job(process)
     if job.has_ended:  # processes that it left behind may be alive
         job.end_members(grace, lambda _: reply_status(resident, request, job))
@@ -177,7 +206,12 @@ def forget(resident: Resident, request: Request, process: str = "") -> None:
 def readers(resident: Resident, request: Request, process: str = "") -> None:
     """Replies with the programs that read a process's input now."""
     job = resident.job(process)
-    if job.has_ended or not isinstance(job, Process) or not job.input_open or job.input_identity is None:
+    if (
+        job.has_ended
+        or not isinstance(job, Process)
+        or not job.input_open
+        or job.input_identity is None
+    ):
         request.reply({"readers": [], "programs": []})
         return
     terminal = job.writer.fd if job.pty and job.writer is not None else None
@@ -192,7 +226,9 @@ def readers(resident: Resident, request: Request, process: str = "") -> None:
 class LogReader:
     """A reader of one log: of a job's id, with `/err` for a separate stderr."""
 
-    def __init__(self, resident: Resident, request: Request, log: str = "", offset: int = 0) -> None:
+    def __init__(
+        self, resident: Resident, request: Request, log: str = "", offset: int = 0
+    ) -> None:
         self.request, self.offset = request, offset
         self.job = job = resident.job(log[:-4] if log.endswith("/err") else log)
         found = job.err if log.endswith("/err") else job.out
@@ -211,7 +247,9 @@ class LogReader:
         raise NotImplementedError
 
     def stop(self) -> None:
-        self.log.listeners = tuple(listener for listener in self.log.listeners if listener != self.look)
+        self.log.listeners = tuple(
+            listener for listener in self.log.listeners if listener != self.look
+        )
 
 
 def since(resident: Resident, request: Request, log: str = "", age: float = 0.0) -> None:
@@ -220,10 +258,18 @@ def since(resident: Resident, request: Request, log: str = "", age: float = 0.0)
 
 
 class Read(LogReader):
-    """Reads from an offset. With `wait` it answers at the first byte after it, at the job's end, or after that time."""
+    """Reads from an offset.
+
+    With `wait` it answers at the first byte after it, at the job's end, or after that time.
+    """
 
     def __init__(
-        self, resident: Resident, request: Request, limit: int = INLINE_OUTPUT, wait: float | None = None, **log: Any
+        self,
+        resident: Resident,
+        request: Request,
+        limit: int = INLINE_OUTPUT,
+        wait: float | None = None,
+        **log: Any,
     ) -> None:
         super().__init__(resident, request, **log)
         self.limit, self.timer = limit, None
@@ -236,7 +282,12 @@ class Read(LogReader):
     def _result(self) -> tuple[Fields, bytes]:
         start, data = self.log.read(self.offset, min(self.limit, frames.FRAME_BODY))
         end, total = start + len(data), self.log.total
-        return {"start": start, "end": end, "total": total, "ended": self.job.has_ended and end >= total}, data
+        return {
+            "start": start,
+            "end": end,
+            "total": total,
+            "ended": self.job.has_ended and end >= total,
+        }, data
 
     def look(self) -> None:
         if self.log.total > self.offset or self.job.has_ended:
@@ -255,12 +306,19 @@ class Read(LogReader):
 class Follow(LogReader):
     """Sends a log from an offset as it grows, within the credit. The log is the buffer.
 
-    A follower with `hold` makes the program wait before unsent output would fall out of the log. Of those with `pace`
-    the fastest makes it wait, and sooner: what is typed then takes effect soon, however much the program prints.
+    A follower with `hold` makes the program wait before unsent output would fall out of the log. Of
+    those with `pace` the fastest makes it wait, and sooner: what is typed then takes effect soon,
+    however much the program prints.
     """
 
     def __init__(
-        self, resident: Resident, request: Request, credit: int = 0, hold: bool = False, pace: bool = False, **log: Any
+        self,
+        resident: Resident,
+        request: Request,
+        credit: int = 0,
+        hold: bool = False,
+        pace: bool = False,
+        **log: Any,
     ) -> None:
         super().__init__(resident, request, **log)
         self.credit = credit
@@ -286,7 +344,9 @@ class Follow(LogReader):
             request.refuse(Refusal("UnknownProcess", message, process=self.job.id))
             return
         while self.credit > 0 and client.has_room:
-            start, data = self.log.read(self.offset, min(self.credit, FOLLOW_PIECE, frames.FRAME_BODY))
+            start, data = self.log.read(
+                self.offset, min(self.credit, FOLLOW_PIECE, frames.FRAME_BODY)
+            )
             if not data:
                 break
             self.offset = start + len(data)

@@ -1,4 +1,6 @@
-"""Requests that start a command or a process, and the blobs of input that clients send ahead for them."""
+"""Requests that start a command or a process, and the blobs of input that clients send ahead for
+them.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
 class Starting:
     """A request that starts a job. Its further fields are the job's options.
 
-    `text` is the length of the command at the start of the body; a command that is too long for a frame is in the blob
-    `command`. `argv`: the command is a list of words, with NUL between them. `blob` holds the input.
+    `text` is the length of the command at the start of the body; a command that is too long for a
+    frame is in the blob `command`. `argv`: the command is a list of words, with NUL between them.
+    `blob` holds the input.
     """
 
     def __init__(
@@ -42,7 +45,13 @@ class Starting:
         **given: Any,
     ) -> None:
         self.request, self.resident, self.options = request, resident, StartOptions(given)
-        self.text, self.command, self.is_argv, self.blob, self.id = text, command, argv, blob, self.options.id
+        self.text, self.command, self.is_argv, self.blob, self.id = (
+            text,
+            command,
+            argv,
+            blob,
+            self.options.id,
+        )
         request.on_cancel = self.cancel  # also of a request that is repeated after a reconnect
         known = self.resident.jobs.get(self.id)
         if known is not None:
@@ -73,7 +82,9 @@ class Starting:
         if self.is_argv:
             options.argv = [os.fsdecode(word) for word in text.split(b"\0")]
             if not options.argv[0]:
-                raise invalid("command", "the first word of an argv is the program: it must not be empty")
+                raise invalid(
+                    "command", "the first word of an argv is the program: it must not be empty"
+                )
         if options.pty and options.separate:
             raise invalid("separate", "a terminal has one stream: leave out separate or pty")
         if options.pty and options.stdin == "null":
@@ -88,27 +99,37 @@ class Starting:
             with open(self.request.client.take_blob("command", self.command), "rb") as file:
                 text, size = file.read(COMMAND + 1), 0
             if len(text) > COMMAND:
-                message = "a command holds at most %d bytes: write it to a file and run that" % COMMAND
+                message = (
+                    "a command holds at most %d bytes: write it to a file and run that" % COMMAND
+                )
                 raise invalid("command", message)
         elif size > len(body):
             raise invalid("text", "text must be a whole number from 0 to %d" % len(body))
         else:
             text = body[:size]
         if b"\0" in text and not self.is_argv:
-            raise invalid("command", "a command cannot hold a NUL byte: remove it, or pass the bytes as stdin")
+            raise invalid(
+                "command", "a command cannot hold a NUL byte: remove it, or pass the bytes as stdin"
+            )
         return text, body[size:]
 
     def stdin_fd(self, data: bytes) -> int | None:
         """A descriptor of the whole given input, or None."""
         if self.options.stdin == "inline":
             return in_memory(data)
-        return self.request.client.take_blob("blob", self.blob) if self.options.stdin == "blob" else None
+        return (
+            self.request.client.take_blob("blob", self.blob)
+            if self.options.stdin == "blob"
+            else None
+        )
 
 
 class Start(Starting):
     """Starts a separate process. An id that exists already is answered with its process."""
 
-    def __init__(self, resident: Resident, request: Request, stdin: str = "pipe", **given: Any) -> None:
+    def __init__(
+        self, resident: Resident, request: Request, stdin: str = "pipe", **given: Any
+    ) -> None:
         super().__init__(resident, request, stdin=stdin, **given)
 
     def found(self, job: Job) -> None:
@@ -204,7 +225,8 @@ class Run(Starting):
         assert self.job is not None, "it has begun"
         assert self.job.ending is not None, "listeners are called at the end"
         self.reply(self.job, self.job.ending)
-        os.sched_yield()  # the client may wait for our processor, and the remaining work is not urgent
+        # the client may wait for our processor, and the remaining work is not urgent
+        os.sched_yield()
         self._stop_timer()
 
     def _yielded(self) -> None:
@@ -231,7 +253,9 @@ class Run(Starting):
             "ending": ending,
             "duration": job.duration or job.elapsed,
             "cwd": cwd,
-            "notes": [*job.notes, *unheard(self.resident, self.request)] if self.resident.handovers else job.notes,
+            "notes": [*job.notes, *unheard(self.resident, self.request)]
+            if self.resident.handovers
+            else job.notes,
             "out": counts[0],
             "err": counts[1] if job.err is not None else None,
             "log": job.id,
@@ -265,7 +289,9 @@ def blob(resident: Resident, request: Request, blob: str) -> None:
     blobs = request.client.blobs
     if blob not in blobs:
         if len(blobs) >= BLOBS:
-            raise invalid("blob", "%d blobs wait on this connection: use or drop some first" % BLOBS)
+            raise invalid(
+                "blob", "%d blobs wait on this connection: use or drop some first" % BLOBS
+            )
         try:
             blobs[blob] = open_unnamed(resident.spool)
         except OSError:

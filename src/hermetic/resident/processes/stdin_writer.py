@@ -36,8 +36,12 @@ class StdinWriter:
         self.pending_bytes = 0
         self.source: int | None = None  # a file that follows the queue
 
-    def write(self, data: bytes, taken: Callable[[InputClosed | None], None] = lambda error: None) -> None:
-        """Queues bytes; calls `taken(error)` once at most PENDING_INPUT bytes wait, or they cannot be written."""
+    def write(
+        self, data: bytes, taken: Callable[[InputClosed | None], None] = lambda error: None
+    ) -> None:
+        """Queues bytes; calls `taken(error)` once at most PENDING_INPUT bytes wait, or they cannot
+        be written.
+        """
         if not self.is_open or self.closing:
             raise InputClosed()
         self.pending.append([data, taken])

@@ -1,7 +1,8 @@
 """Process trees: who descends from whom, and how to end a whole tree.
 
-A process can leave its group, its session, its parent and its environment, but not the tree of a subreaper: an orphan
-becomes the resident's child. Its tag, or the output that it holds open, shows which job it came from.
+A process can leave its group, its session, its parent and its environment, but not the tree of a
+subreaper: an orphan becomes the resident's child. Its tag, or the output that it holds open, shows
+which job it came from.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ def children(pid: int) -> list[int]:
 
 
 def _read(path: str) -> bytes:
-    """All of a file of /proc. Files of Python ask the kernel three things more of each, and many are read."""
+    """All of a file of /proc.
+
+    Files of Python ask the kernel three things more of each, and many are read.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         pieces = [os.read(fd, PIECE_BYTES)]
@@ -60,11 +64,17 @@ def _children_by_scan(pid: int) -> list[int]:
     """The same by one pass over /proc, for a kernel without `children` files."""
     if os.path.exists("/proc/self/task/%d/children" % os.getpid()):
         return []
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and stat_fields(int(name))[1:2] == [str(pid)]]
+    return [
+        int(name)
+        for name in os.listdir("/proc")
+        if name.isdigit() and stat_fields(int(name))[1:2] == [str(pid)]
+    ]
 
 
 def stat_fields(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the third on (state, parent, …); [] if there is no such process."""
+    """Fields of /proc/PID/stat from the third on (state, parent, …); [] if there is no such
+    process.
+    """
     try:
         return _read("/proc/%d/stat" % pid).rpartition(b")")[2].decode("ascii").split()
     except OSError as error:
@@ -118,7 +128,9 @@ def tag_of(pid: int) -> str | None:
 
 def tagged(tags: Collection[str]) -> list[int]:
     """Every process on this machine that carries one of the tags. Used without a subreaper."""
-    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if tag_of(pid) in tags]
+    return [
+        pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if tag_of(pid) in tags
+    ]
 
 
 def holds_open(pid: int, inodes: Collection[int | None]) -> bool:
@@ -152,16 +164,21 @@ def catches_term(pid: int) -> bool:
 
 
 class Sweep:
-    """Ends a tree: TERM, after `grace` STOP and KILL until no new process appears; then calls `done(survivors)`.
+    """Ends a tree: TERM, after `grace` STOP and KILL until no new process appears; then calls
+    `done(survivors)`.
 
-    TERM goes once to the current tree. Later processes may work for a TERM handler and get only the KILL; if no process
-    of the tree has such a handler, they get TERM as well. `members()` returns the current processes of the tree,
-    parents first. Nothing here blocks: ends of children wake the loop. Survivors are processes of another user, or
-    stuck in the kernel for longer than KILL.
+    TERM goes once to the current tree. Later processes may work for a TERM handler and get only the
+    KILL; if no process of the tree has such a handler, they get TERM as well. `members()` returns
+    the current processes of the tree, parents first. Nothing here blocks: ends of children wake the
+    loop. Survivors are processes of another user, or stuck in the kernel for longer than KILL.
     """
 
     def __init__(
-        self, loop: Loop, members: Callable[[], list[int]], grace: float, done: Callable[[list[int]], None]
+        self,
+        loop: Loop,
+        members: Callable[[], list[int]],
+        grace: float,
+        done: Callable[[list[int]], None],
     ) -> None:
         self.loop, self.members = loop, members
         self.done: Callable[[list[int]], None] | None = done
@@ -188,7 +205,9 @@ class Sweep:
         self.awaited.update(pids)
 
     def _ask_again(self) -> None:
-        """Repeats TERM if no process handles it: a TERM between a shell's fork and its child's exec is lost."""
+        """Repeats TERM if no process handles it: a TERM between a shell's fork and its child's exec
+        is lost.
+        """
         if self.done is not None and not self.killing and not self.catches:
             try:
                 self._ask(self._reachable())
@@ -205,7 +224,10 @@ class Sweep:
         self._look()
 
     def _look(self) -> None:
-        """Checks for the end. Cheap while a signalled process lives; walks the tree only after that."""
+        """Checks for the end.
+
+        Cheap while a signalled process lives; walks the tree only after that.
+        """
         if self.done is None:
             return
         try:
@@ -263,7 +285,11 @@ class Sweep:
         self.loop.reaped_listeners.discard(self._reaped)
         self.timer.cancel()
         try:
-            survivors = [pid for pid in self.members() if not is_gone(pid)] if self.refused or self.turns else []
+            survivors = (
+                [pid for pid in self.members() if not is_gone(pid)]
+                if self.refused or self.turns
+                else []
+            )
         except OSError:
             survivors = []
         done(survivors)

@@ -23,7 +23,9 @@ def in_memory(data: bytes) -> int:
 
 
 def sealed(data: bytes) -> int:
-    """The same, sealed: no process can change a text that a shell evaluates, not even through /proc."""
+    """The same, sealed: no process can change a text that a shell evaluates, not even through
+    /proc.
+    """
     fd = in_memory(data)
     try:
         fcntl.fcntl(fd, F_ADD_SEALS, ALL_SEALS)

@@ -19,7 +19,8 @@ MOST_COMMAND = 300  # bytes of a command line
 LISTENING = "0A"  # state in /proc/net/tcp
 
 # Of /proc/PID/stat, counted from its third field.
-PARENT, CPU, PAGES = 1, slice(11, 15), 21  # CPU: own time in user and system mode, then that of reaped children
+# CPU: own time in user and system mode, then that of reaped children
+PARENT, CPU, PAGES = 1, slice(11, 15), 21
 
 
 def usage(resident: Resident, request: Request) -> None:

@@ -1,8 +1,9 @@
-"""Processes that wait for a job's input, and those that read it, from kernel state and not from its output.
+"""Processes that wait for a job's input, and those that read it, from kernel state and not from its
+output.
 
-A process waits if it, or a descendant, sleeps in a read, sendfile or splice of the job's terminal or input pipe, or in
-poll, select or epoll on it without a timeout. /proc/PID/syscall shows the number and arguments of the system call that
-a thread is blocked in.
+A process waits if it, or a descendant, sleeps in a read, sendfile or splice of the job's terminal
+or input pipe, or in poll, select or epoll on it without a timeout. /proc/PID/syscall shows the
+number and arguments of the system call that a thread is blocked in.
 """
 
 from __future__ import annotations
@@ -36,9 +37,15 @@ _X86_64 = {
     441: "epoll_pwait2",
 }
 _AARCH64 = {
-    63: "read", 65: "readv", 71: "sendfile", 76: "splice", 73: "ppoll", 72: "pselect6", 22: "epoll_pwait",
+    63: "read",
+    65: "readv",
+    71: "sendfile",
+    76: "splice",
+    73: "ppoll",
+    72: "pselect6",
+    22: "epoll_pwait",
     441: "epoll_pwait2",
-}  # fmt: skip
+}
 _CALLS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(os.uname().machine, {})
 TIOCGPGRP = 0x540F
 READERS = 32  # reported at most
@@ -49,7 +56,10 @@ _ENDLESS = 0xFFFFFFFF  # -1 as a 32-bit argument
 
 
 def waits_for_input(pids: Iterable[int], identity: InputIdentity) -> bool | None:
-    """True, False, or None if the kernel does not show it. `identity` is the job's terminal or input pipe."""
+    """True, False, or None if the kernel does not show it.
+
+    `identity` is the job's terminal or input pipe.
+    """
     if not _CALLS:
         return None
     is_known = False
@@ -90,12 +100,18 @@ def _is_input_wait(pid: int, call: Call, identity: InputIdentity) -> bool:
         return _is_input(pid, arguments[name == "sendfile"] & 0xFFFFFFFF, identity)
     if name in ("poll", "ppoll"):
         endless = arguments[2] & 0xFFFFFFFF == _ENDLESS if name == "poll" else arguments[2] == 0
-        return endless and any(_is_input(pid, fd, identity) for fd in _polled(pid, arguments[0], arguments[1]))
+        return endless and any(
+            _is_input(pid, fd, identity) for fd in _polled(pid, arguments[0], arguments[1])
+        )
     if name in ("select", "pselect6"):
         endless = arguments[4] == 0
-        return endless and any(_is_input(pid, fd, identity) for fd in _selected(pid, arguments[0], arguments[1]))
+        return endless and any(
+            _is_input(pid, fd, identity) for fd in _selected(pid, arguments[0], arguments[1])
+        )
     endless = arguments[3] & 0xFFFFFFFF == _ENDLESS if name != "epoll_pwait2" else arguments[3] == 0
-    return endless and any(_is_input(pid, fd, identity) for fd in _epolled(pid, arguments[0] & 0xFFFFFFFF))
+    return endless and any(
+        _is_input(pid, fd, identity) for fd in _epolled(pid, arguments[0] & 0xFFFFFFFF)
+    )
 
 
 def _is_input(pid: int, fd: int, identity: InputIdentity) -> bool:
@@ -105,7 +121,8 @@ def _is_input(pid: int, fd: int, identity: InputIdentity) -> bool:
         return False
     if identity_of(status) == identity:
         return True
-    # A password prompt opens the terminal as /dev/tty. The controlling terminal of a process below a job is the job's.
+    # A password prompt opens the terminal as /dev/tty. The controlling terminal of a process below
+    # a job is the job's.
     return status.st_rdev == DEV_TTY and stat_fields(pid)[4:5] not in ([], ["0"])
 
 
@@ -160,8 +177,13 @@ def commands_of(pids: Iterable[int]) -> list[str]:
     return [command for command in found if command]
 
 
-def readers_of(pids: Iterable[int], identity: tuple[int, int], terminal: int | None) -> list[Reader]:
-    """Processes that may read the next byte. `terminal` is a descriptor of the job's terminal, if it has one."""
+def readers_of(
+    pids: Iterable[int], identity: tuple[int, int], terminal: int | None
+) -> list[Reader]:
+    """Processes that may read the next byte.
+
+    `terminal` is a descriptor of the job's terminal, if it has one.
+    """
     group = None if terminal is None else _foreground(terminal)
     found = []
     for pid in pids:

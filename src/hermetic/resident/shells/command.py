@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 _EXACT = pattern(rb"\btrap\b|\bexec\b|\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
 # The look-behind makes the expression try each word once, not once per letter.
-_DEFINES = pattern(rb"(?<![\w.:-])([\w.:-]+)[ \t]*\(\)|\bfunction[ \t]+([\w.:-]+)|\balias[ \t]+([\w.:-]+)=")
+_DEFINES = pattern(
+    rb"(?<![\w.:-])([\w.:-]+)[ \t]*\(\)|\bfunction[ \t]+([\w.:-]+)|\balias[ \t]+([\w.:-]+)="
+)
 _OPENS_TEXT = pattern(rb"\bsource\b|\beval\b|(?:^|[\s;&|({])\.\s")
 _PLAIN = pattern(rb"\s*([\w./+-]+)(?:[ \t]+([\w./:@%+,=~^-]+|'[^']*'|\"[^\"$`\\!]*\"))*\s*")
 _UNCHANGING = frozenset(
@@ -36,7 +38,8 @@ _UNCHANGING = frozenset(
 # A text of these characters has no quotes and no expansions: bash sees the same words.
 _OPEN_TEXT = pattern(rb"[\w\s./:@%+,=~^;&|<>-]*")
 _WORDS = pattern(rb"[^\s;&|<>]+")
-_ASSIGNMENTS = pattern(rb"\s*(?:[A-Za-z_]\w*=[\w./:@%+,^-]*(?:[\s;]+|$))+")  # no name that could be redefined
+# no name that could be redefined
+_ASSIGNMENTS = pattern(rb"\s*(?:[A-Za-z_]\w*=[\w./:@%+,^-]*(?:[\s;]+|$))+")
 _MAY_TRAP = frozenset(b". alias builtin command enable eval exec function source trap".split())
 
 YIELDED = "state not kept: the command was yielded and goes on as a process"
@@ -45,7 +48,8 @@ YIELDED = "state not kept: the command was yielded and goes on as a process"
 def may_change_shell(text: bytes) -> bool:
     """Whether a text may set traps or keep descriptors open.
 
-    A wrong guess is visible to the user only as a higher descriptor number or a trap that runs late.
+    A wrong guess is visible to the user only as a higher descriptor number or a trap that runs
+    late.
     """
     return len(text) > READABLE_COMMAND or _EXACT.search(text) is not None
 
@@ -88,7 +92,8 @@ class Redefinitions:
         return _MAY_TRAP.isdisjoint(words) and self.names.isdisjoint(words)
 
     def last_word(self, text: bytes) -> bytes | None:
-        """The last word of a text that is one plain program which cannot change the shell; None for any other text.
+        """The last word of a text that is one plain program which cannot change the shell; None for
+        any other text.
 
         A wrong guess loses one command's state at the next rollback, never the session.
         """
@@ -122,15 +127,21 @@ class Command(Job):
     def is_simple(self) -> bool:
         """Whether the text is short and needs no cwd, variables, input or separate stderr."""
         options, text = self.options, self.text
-        if len(text) > PIPED_COMMAND or options.stdin_fd is not None or options.cwd or options.env or options.separate:
+        if (
+            len(text) > PIPED_COMMAND
+            or options.stdin_fd is not None
+            or options.cwd
+            or options.env
+            or options.separate
+        ):
             return False
         return self.is_plain or (b"set" not in text and can_be_followed(text))
 
     def open(self, verb: bytes, shell: Shell) -> tuple[bytes, ...]:
         """Opens the output pipes and returns the fields of the order.
 
-        Called again if the shell died before it read the first order. R runs a short text alone. Q runs a text with its
-        options. T runs a text that may set traps or keep descriptors.
+        Called again if the shell died before it read the first order. R runs a short text alone. Q
+        runs a text with its options. T runs a text that may set traps or keep descriptors.
         """
         self.close_descriptors()
         ends: list[int] = []
@@ -146,32 +157,49 @@ class Command(Job):
         source = self.resident.null if self.options.stdin_fd is None else self.options.stdin_fd
         streams = (source, ends[0], ends[-1])
         run = CommandText(
-            self.resident.orders, shell, self.number, self.options, streams, self.home.redefinitions.has_trace_fd
+            self.resident.orders,
+            shell,
+            self.number,
+            self.options,
+            streams,
+            self.home.redefinitions.has_trace_fd,
         )
         self.long_order, self.traps_fd = run, None
         if verb == b"T" or shell.held_traps:
             self.traps_fd = self._keep(in_memory(b""))
-        code = run.exact(self.traps_fd) if verb == b"T" and self.traps_fd is not None else run.scoped(self.traps_fd)
+        code = (
+            run.exact(self.traps_fd)
+            if verb == b"T" and self.traps_fd is not None
+            else run.scoped(self.traps_fd)
+        )
         return self._long_order(code, verb)
 
     def _long_order(self, code: bytes, verb: bytes) -> tuple[bytes, ...]:
         return long_order(self.number, self._keep(sealed(self.resident.orders.whole(code))), verb)
 
     def take_traps(self) -> dict[bytes, bytes] | None:
-        """The traps that the text has left, as reported by its shell; None if none were requested or reported."""
+        """The traps that the text has left, as reported by its shell; None if none were requested
+        or reported.
+        """
         if self.traps_fd is None:
             return None
         data, self.traps_fd = os.pread(self.traps_fd, os.fstat(self.traps_fd).st_size, 0), None
         return read_traps(data)
 
     def run_exit_trap(self, shell: Shell, body: bytes, status: int) -> None:
-        """Runs the EXIT trap that the text has left, as bash does at its end. The command ends with its report."""
+        """Runs the EXIT trap that the text has left, as bash does at its end.
+
+        The command ends with its report.
+        """
         assert self.long_order is not None, "a text whose traps are reported"
         self.status_before_trap = status
         shell.send(*self._long_order(self.long_order.exit_trap(body, status), b"X"))
 
     def listen_soon(self) -> None:
-        """Watches the output before the loop next sleeps. Most commands end earlier and need no watch."""
+        """Watches the output before the loop next sleeps.
+
+        Most commands end earlier and need no watch.
+        """
         self.resident.loop.call_before_sleep(self._listen)
 
     def _listen(self) -> None:
@@ -200,7 +228,9 @@ class Command(Job):
         return {job for job in children(pid) if self._number_of(job) not in (None, self.number)}
 
     def _left_behind(self) -> list[int]:
-        """Processes that the command left running below the session's shells, as far as tags show it."""
+        """Processes that the command left running below the session's shells, as far as tags show
+        it.
+        """
         known = self.resident.loop.children
         jobs = [job for pid in self.home.pool.pids() for job in children(pid) if job not in known]
         return [job for job in jobs if owner_of(self.resident, job) == self.number]

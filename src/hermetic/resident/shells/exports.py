@@ -37,7 +37,9 @@ class Exports:
             return
 
         def reported(shell: Shell | None, data: StateReport | None) -> None:
-            exports = (parse_exports(data.text) if data is not None else None) or dict(session.resident.environ)
+            exports = (parse_exports(data.text) if data is not None else None) or dict(
+                session.resident.environ
+            )
             exports.pop("HERMETIC_COMMAND", None)
             if shell is not None and shell is session.primary:
                 self.known = exports
@@ -47,7 +49,8 @@ class Exports:
 
 
 def request_definitions(session: Session, answer: Callable[[bytes], None]) -> None:
-    """Calls `answer` with variables, functions and aliases as bash prints them, then signals and their traps.
+    """Calls `answer` with variables, functions and aliases as bash prints them, then signals and
+    their traps.
 
     Each text ends with NUL.
     """
@@ -63,9 +66,13 @@ def request_definitions(session: Session, answer: Callable[[bytes], None]) -> No
 
 
 def request_newest(
-    session: Session, words: tuple[bytes, ...], answer: Callable[[Shell | None, StateReport | None], None]
+    session: Session,
+    words: tuple[bytes, ...],
+    answer: Callable[[Shell | None, StateReport | None], None],
 ) -> None:
-    """Calls `answer(shell, report)` with the newest state; while the primary shell is busy, a standby reports."""
+    """Calls `answer(shell, report)` with the newest state; while the primary shell is busy, a
+    standby reports.
+    """
 
     def again() -> None:
         request_newest(session, words, answer)
@@ -75,7 +82,8 @@ def request_newest(
         return
     shell = session.primary
     if shell is None or shell.command is not None:
-        if session.pool.pending and not session.closed:  # the newest state is in a standby that has not reported yet
+        # the newest state is in a standby that has not reported yet
+        if session.pool.pending and not session.closed:
             session.pool.when_reported.add(again)
             session.await_reports()
             return
@@ -130,7 +138,10 @@ _ESCAPES = {
 
 
 def _unquote(data: bytes, at: int) -> tuple[bytes, int]:
-    """`(value, end)` of a word as `declare -p` prints it: "…" with backslashes, or $'…' with ANSI-C escapes."""
+    """`(value, end)` of a word as `declare -p` prints it:
+
+    "…" with backslashes, or $'…' with ANSI-C escapes.
+    """
     out = bytearray()
     ansi = data[at : at + 2] == b"$'"
     close = b"'" if ansi else b'"'

@@ -15,7 +15,10 @@ STARTS = 5  # attempts in a row that end by KILL, which is not the profile's own
 
 
 class FirstShell:
-    """Starts the primary shell. If the profile exits, hangs or replaces the shell, bash starts again without it."""
+    """Starts the primary shell.
+
+    If the profile exits, hangs or replaces the shell, bash starts again without it.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -45,7 +48,8 @@ class FirstShell:
     def failed(self, shell: Shell, why: str, killed: bool = False) -> None:
         session, before = self.session, self.killed
         try:
-            send(descendants(children(shell.pid or 0)), signal.SIGKILL)  # the programs that the profile waits for
+            # the programs that the profile waits for
+            send(descendants(children(shell.pid or 0)), signal.SIGKILL)
         except OSError:  # no descriptor available
             pass
         session.pool.forget(shell)

@@ -1,4 +1,6 @@
-"""Moves a session to a fresh bash with its whole state: out of deep nesting, or to a direct child of the resident."""
+"""Moves a session to a fresh bash with its whole state: out of deep nesting, or to a direct child
+of the resident.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,11 @@ if TYPE_CHECKING:
 
 
 class Move:
-    """One attempt: request the state, start a bash that loads it, and replace the primary shell with it.
+    """One attempt: request the state, start a bash that loads it, and replace the primary shell
+    with it.
 
-    The session stays usable meanwhile. A command that starts in between cancels the attempt, unless the session holds
-    commands back until the attempt is over (`must`).
+    The session stays usable meanwhile. A command that starts in between cancels the attempt, unless
+    the session holds commands back until the attempt is over (`must`).
     """
 
     def __init__(self, session: Session, primary: Shell, must: bool) -> None:
@@ -47,7 +50,11 @@ class Move:
 
     def is_void(self) -> bool:
         session = self.session
-        return session.closed or session.primary is not self.primary or session.commands_sent != self.commands_sent
+        return (
+            session.closed
+            or session.primary is not self.primary
+            or session.commands_sent != self.commands_sent
+        )
 
     def _state_reported(self, report: StateReport | None) -> None:
         if report is None or self.session.move is not self:
@@ -64,7 +71,10 @@ class Move:
                 return
             self.state_fd = sealed(text)
             self.shell = self.session.spawn(False, self.state_fd)
-            self.shell.held_traps, self.shell.statuses = self.primary.held_traps, self.primary.statuses
+            self.shell.held_traps, self.shell.statuses = (
+                self.primary.held_traps,
+                self.primary.statuses,
+            )
         except OSError:  # no descriptor, no process, or no directory
             self._fail()
 

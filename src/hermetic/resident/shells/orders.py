@@ -1,20 +1,23 @@
 """The shell text that sessions evaluate: the program of a shell, and the text of each order.
 
-A shell reads an order, evaluates it, reports, and reads the next one. No loop and no function surrounds a command's
-text, so `break`, `return`, `local` and `declare` mean what they mean in a script: a *turn* is one line, and a program
-is many such lines. A turn without an order does nothing, so a shell that can read no more orders runs out of lines and
-ends.
+A shell reads an order, evaluates it, reports, and reads the next one. No loop and no function
+surrounds a command's text, so `break`, `return`, `local` and `declare` mean what they mean in a
+script: a *turn* is one line, and a program is many such lines. A turn without an order does
+nothing, so a shell that can read no more orders runs out of lines and ends.
 
-A shell keeps one array of ours, `__h`: 0 which of the codes runs the order, 1 its number, 2 a descriptor, 3 a text, 4
-the old PIPESTATUS as arithmetic, 5 a status and PIPESTATUS, 6 the last `$_`, 7 nothing (a text has begun), 8 the code
-of long orders, 9 that of short ones, 10 to 12 scratch, 13 the shell's name in reports, 14 its channel, 15 the code of
-plain orders, 16 that of fork orders, 17 and 18 the descriptor of a hidden trace and its number, 19 scratch.
+A shell keeps one array of ours, `__h`: 0 which of the codes runs the order, 1 its number, 2 a
+descriptor, 3 a text, 4 the old PIPESTATUS as arithmetic, 5 a status and PIPESTATUS, 6 the last
+`$_`, 7 nothing (a text has begun), 8 the code of long orders, 9 that of short ones, 10 to 12
+scratch, 13 the shell's name in reports, 14 its channel, 15 the code of plain orders, 16 that of
+fork orders, 17 and 18 the descriptor of a hidden trace and its number, 19 scratch.
 
-Rules of this text: `\\builtin` before every name, because functions and aliases may shadow any; no reserved words,
-which can be aliases too; every expansion quoted, because IFS can be anything. Output of a trap, a function or a traced
-line must not reach what is read back. So a subshell in POSIX mode writes the report, after its traps and traces have
-been switched off; in POSIX mode no function can replace `trap`, `unset`, `exec` and `export`. An expansion that assigns
-(`${__h[13]:__h=7:0}`) names an element that it does not assign: bash reads the value after the arithmetic.
+Rules of this text: `\\builtin` before every name, because functions and aliases may shadow any; no
+reserved words, which can be aliases too; every expansion quoted, because IFS can be anything.
+Output of a trap, a function or a traced line must not reach what is read back. So a subshell in
+POSIX mode writes the report, after its traps and traces have been switched off; in POSIX mode no
+function can replace `trap`, `unset`, `exec` and `export`. An expansion that assigns
+(`${__h[13]:__h=7:0}`) names an element that it does not assign: bash reads the value after the
+arithmetic.
 """
 
 from __future__ import annotations
@@ -35,14 +38,16 @@ INNER_LINES = 1024
 STATUSES = 64  # kept for the next command, of one pipeline
 # Set only while a command's text runs: these traps would fire for our own commands.
 HELD_TRAPS = (b"DEBUG", b"ERR", b"RETURN", b"CHLD", b"EXIT")
-_REPORTING = b"declare alias export printf umask ulimit complete shopt pwd"  # builtins that a report needs
+# builtins that a report needs
+_REPORTING = b"declare alias export printf umask ulimit complete shopt pwd"
 _END_OF_REPORT = b"\0."
 _NAMES = b" ".join(HELD_TRAPS)
 # Follows a command's text. If that may have set a trace or a DEBUG trap, their output is hidden.
 _SAVE = b"__h[5]=$?\\ ${PIPESTATUS[@]} __h[6]=$_"
 _SAVE_UNSEEN = b"\n{ %s; } >/dev/null 2>&1" % _SAVE
-# The same for a trace to BASH_XTRACEFD, where our own lines would show. Expansions and redirections of a compound are
-# not traced: they save, move the trace's descriptor to another number, and send the trace to the null device.
+# The same for a trace to BASH_XTRACEFD, where our own lines would show. Expansions and redirections
+# of a compound are not traced: they save, move the trace's descriptor to another number, and send
+# the trace to the null device.
 _SAVE_AND_HIDE = (
     b'\n{ !; } 2>/dev/null <<<"${__h[5]:=$? ${PIPESTATUS[@]}}${__h[6]:=$_}" '
     b'{__h[17]}>&"$((__h[18]=10#0${BASH_XTRACEFD+${BASH_XTRACEFD//[!0-9]/}}))" {BASH_XTRACEFD}>/dev/null||'
@@ -54,13 +59,19 @@ _SHOW_AGAIN = (
     b'\\builtin printf -v BASH_XTRACEFD %s "${__h[18]}";'
     b"((${__h[17]:-0}))&&\\command exec {__h[17]}>&-;__h[17]=0 __h[18]=0 __h[19]=${__h[6]} __h[6]="
 )
-# The last word of the redirections of a command's text: 7 means that they worked, so the text has begun.
+# The last word of the redirections of a command's text: 7 means that they worked, so the text has
+# begun.
 _BEGUN = b'"$((__h=7,%d))"'
-_NOT_BEGUN = b'\\builtin test -p "${__h[14]}"&&\\builtin printf . 1<>"${__h[14]}";\\builtin kill -9 $BASHPID'
+_NOT_BEGUN = (
+    b'\\builtin test -p "${__h[14]}"&&\\builtin printf . 1<>"${__h[14]}";\\builtin kill -9 $BASHPID'
+)
 _TURN = b'\\builtin eval "${__h[__h]-}"\n'
-# For a subshell. An assignment before a special builtin enables POSIX mode before bash looks up the name.
+# For a subshell. An assignment before a special builtin enables POSIX mode before bash looks up the
+# name.
 _ALONE = b"POSIXLY_CORRECT=1 \\trap -p >|%%s&&\\trap - %s&&\\set +xvefu&&" % _NAMES
-_OPEN_END = pattern(rb"(?:[&|\\]|\(\s*\)|#[^\n]*|\b(?:for|select|function|coproc|time)\s+\S+|!)\s*$")
+_OPEN_END = pattern(
+    rb"(?:[&|\\]|\(\s*\)|#[^\n]*|\b(?:for|select|function|coproc|time)\s+\S+|!)\s*$"
+)
 _DISABLED = pattern(rb"(?:enable -n \S+\n)*")
 _ALIAS = pattern(rb"alias (?:-- )?([^\s=]+)=(?:'[^']*'|\\')*\n")
 _TRAP = pattern(rb"trap -- (-|(?:'[^']*'|\\')+) (?:SIG)?([A-Z0-9+-]+)\n")
@@ -71,12 +82,16 @@ def quote(data: bytes) -> bytes:
 
 
 def is_unclosed(text: bytes) -> bool:
-    """Whether a text may end inside `$(`. bash 5.2 then writes before its line buffer, and aborts later."""
+    """Whether a text may end inside `$(`. bash 5.2 then writes before its line buffer, and aborts
+    later.
+    """
     return text.count(b"(") > text.count(b")")
 
 
 def can_be_followed(text: bytes) -> bool:
-    """Whether a line after the text is a separate line: not part of a here-document or of an unfinished command."""
+    """Whether a line after the text is a separate line: not part of a here-document or of an
+    unfinished command.
+    """
     is_closed = not is_unclosed(text) and text.count(b"case") <= text.count(b"esac")
     return is_closed and b"<<" not in text and _OPEN_END.search(text) is None
 
@@ -88,7 +103,10 @@ def read_traps(data: bytes) -> dict[bytes, bytes] | None:
 
 
 class StateReport:
-    """State that a shell reported about itself. Raises ValueError for anything that bash does not print."""
+    """State that a shell reported about itself.
+
+    Raises ValueError for anything that bash does not print.
+    """
 
     def __init__(self, data: bytes) -> None:
         first, _, rest = data.partition(b"\0")
@@ -100,7 +118,10 @@ class StateReport:
 
 
 def read_names(data: bytes) -> set[bytes]:
-    """The names of functions and aliases, from the output of `NAMES`. Raises ValueError for anything else."""
+    """The names of functions and aliases, from the output of `NAMES`.
+
+    Raises ValueError for anything else.
+    """
     functions, _, aliases = data.partition(b"\0")
     names, at = {line.split(b" ", 2)[-1] for line in functions.splitlines()}, 0
     while (line := _ALIAS.match(aliases, at)) is not None:
@@ -133,7 +154,9 @@ def _parts(word: bytes) -> list[bytes]:
 
 
 def pipestatus_expression(statuses: list[int]) -> bytes:
-    """Arithmetic that sets PIPESTATUS. It is expanded last, since each of our own commands would set PIPESTATUS."""
+    """Arithmetic that sets PIPESTATUS. It is expanded last, since each of our own commands would
+    set PIPESTATUS.
+    """
     if statuses in ([], [0]):
         return b"0"
     return b",".join(b"PIPESTATUS[%d]=%d" % pair for pair in enumerate(statuses))
@@ -145,12 +168,17 @@ def short_order(number: int, output: int, text: bytes, statuses: list[int]) -> t
 
 
 def plain_order(number: int, output: int, text: bytes, last_word: bytes) -> tuple[bytes, ...]:
-    """An order to run one plain program: its PIPESTATUS is its status, and the `$_` after it is known."""
+    """An order to run one plain program: its PIPESTATUS is its status, and the `$_` after it is
+    known.
+    """
     return b"15", b"%d" % number, b"%d" % output, text, last_word, b""
 
 
 def long_order(number: int, code: int, verb: bytes) -> tuple[bytes, ...]:
-    """An order in a memory file, which stays open until the shell reports. Only tests read the verb."""
+    """An order in a memory file, which stays open until the shell reports.
+
+    Only tests read the verb.
+    """
     return b"8", b"%d" % number, b"%d" % code, b"", verb, b""
 
 
@@ -162,7 +190,9 @@ def fork_order(number: int, standby: Shell) -> tuple[bytes, ...]:
 class Report:
     """One report of a shell that is ready for its next order."""
 
-    def __init__(self, name: bytes, pid: int, number: int, flags: bytes, status: int, statuses: list[int]) -> None:
+    def __init__(
+        self, name: bytes, pid: int, number: int, flags: bytes, status: int, statuses: list[int]
+    ) -> None:
         self.name, self.pid, self.number = name, pid, number
         self.flags, self.status, self.statuses = flags, status, statuses
 
@@ -177,7 +207,9 @@ def read_report(record: bytes) -> Report | None:
         pid, number, status, *statuses = map(int, fields[1:])
     except ValueError:  # an empty field
         return None
-    return Report(fields[0], pid, number, flags, status & 255, [word & 255 for word in statuses[:STATUSES]])
+    return Report(
+        fields[0], pid, number, flags, status & 255, [word & 255 for word in statuses[:STATUSES]]
+    )
 
 
 class Orders:
@@ -191,39 +223,59 @@ class Orders:
         self.move(path)
 
     def move(self, path: str) -> None:
-        """Sets the directory where shells open our descriptors, and rewrites the shell program for it."""
+        """Sets the directory where shells open our descriptors, and rewrites the shell program for
+        it.
+        """
         self.path = os.fsencode(path)
         program = sealed(self._program(self.inner_fd))
         os.dup2(program, self.program_fd, inheritable=False)
         os.close(program)
 
     def _program(self, inner: int) -> bytes:
-        """Lines, then lines that read more lines: about ten thousand turns, then the program evaluates itself again."""
+        """Lines, then lines that read more lines: about ten thousand turns, then the program
+        evaluates itself again.
+        """
         again = (
             b"((__h!=7&&__h&&${__h[__h]:+1}0))&&"
             b"\\builtin mapfile -d '' -n 1 -O 10 __h <%s%d&&\\builtin eval \"__h[10]=\n${__h[10]}\"\n"
         )
-        # Selectors are 3, 8, 9, 15 and 16. A shell without an order, or with an empty one, ends and does not spin.
-        return b"".join([_TURN * LINES, again % (self.path, inner) * OUTER_LINES, again % (self.path, self.program_fd)])
+        # Selectors are 3, 8, 9, 15 and 16. A shell without an order, or with an empty one, ends and
+        # does not spin.
+        return b"".join(
+            [
+                _TURN * LINES,
+                again % (self.path, inner) * OUTER_LINES,
+                again % (self.path, self.program_fd),
+            ]
+        )
 
     def _codes(self) -> tuple[bytes, bytes, bytes, bytes]:
         """Elements 8, 9, 15 and 16 of every shell's array."""
         long = b"__h=;\\builtin mapfile -d '' -n 1 -O 3 __h <\"%s${__h[2]}\"&&__h=3\n" % self.path
         # Tags what the text starts. The last argument restores `$_`.
-        tag_line = b'\\builtin printf -v HERMETIC_COMMAND %s.%%s%%.0s "${__h[1]}" "${__h[6]}"\n' % self.id
+        tag_line = (
+            b'\\builtin printf -v HERMETIC_COMMAND %s.%%s%%.0s "${__h[1]}" "${__h[6]}"\n' % self.id
+        )
         streams = b'>|"%s${__h[2]}" 2>&%s\n' % (self.path, _BEGUN % 1)
         save = quote(b"\n" + _SAVE)
-        short = tag_line + b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h[4]:0}"%s %s' % (save, streams)
+        short = tag_line + b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h[4]:0}"%s %s' % (
+            save,
+            streams,
+        )
         plain = b"HERMETIC_COMMAND=%s.${__h[1]} __h[6]=${__h[4]}\n" % self.id
         plain += b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1:0}" %s' % streams
-        # Channels lie side by side, and their names end with the shells'. An order is read byte by byte: no path in it.
+        # Channels lie side by side, and their names end with the shells'. An order is read byte by
+        # byte: no path in it.
         identity = b"__h[13]=${__h[2]} __h[14]=${__h[14]%-*}-${__h[2]}"
         fork = self._fork(b'\\builtin set "${__h[4]}m"', identity, b"\\builtin :")
         return long, short + self._end, plain + self._end, self.whole(fork)
 
     @property
     def _end(self) -> bytes:
-        """Reports, and reads the next order. Without the resident, opening the channel would block forever."""
+        """Reports, and reads the next order.
+
+        Without the resident, opening the channel would block forever.
+        """
         return (
             b"\\builtin printf '\\0%%.300s\\0' \"${__h[13]} $BASHPID ${__h[1]:?} $- ${__h[5]:=$?}\" >|%s%d&&"
             b"\\builtin mapfile -td '' -n6 -O0 __h <\"${__h[14]}\"\n"
@@ -232,8 +284,8 @@ class Orders:
     def whole(self, code: bytes) -> bytes:
         """A long order: one turn has read it, the next one evaluates it.
 
-        If a command made one of our names read-only, the shell ends here, when a standby is ordered, and not in a later
-        command.
+        If a command made one of our names read-only, the shell ends here, when a standby is
+        ordered, and not in a later command.
         """
         begin = b"__h= __h[5]=1 LINENO=1 HERMETIC_COMMAND=%s.${__h[1]} __h[5]=\n" % self.id
         return b"%s((!__h[5]))||\\builtin exit\n%s\n%s" % (begin, code, self._end)
@@ -241,8 +293,9 @@ class Orders:
     def _turns(self) -> bytes:
         """The first report of a shell and all its turns.
 
-        A shell that cannot report ends: with the status of its command, or by KILL if that has not begun. In the latter
-        case it leaves a byte in its channel, so that the command goes to another shell.
+        A shell that cannot report ends: with the status of its command, or by KILL if that has not
+        begun. In the latter case it leaves a byte in its channel, so that the command goes to
+        another shell.
         """
         program = (
             b"\\builtin mapfile -d '' -n 1 -O 3 __h <%s%d&&\\builtin eval %s\"${__h[3]}\";"
@@ -260,17 +313,22 @@ class Orders:
         state = b"\\builtin set +eu;\\builtin shopt -s expand_aliases"
         if state_fd is not None:
             state = b"\\builtin source %s%d" % (self.path, state_fd)
-        return b"\\builtin unset BASH_EXECUTION_STRING;\\builtin export HERMETIC_COMMAND=%s.0;%s\n%s" % (
-            self.id,
-            state,
-            b'__h=("" 0 "" "" 0 0 "" "" %s %s [15]=%s %s);%s;%s'
-            % (*map(quote, self._codes()), self._identity(shell), self._turns()),
+        return (
+            b"\\builtin unset BASH_EXECUTION_STRING;\\builtin export HERMETIC_COMMAND=%s.0;%s\n%s"
+            % (
+                self.id,
+                state,
+                b'__h=("" 0 "" "" 0 0 "" "" %s %s [15]=%s %s);%s;%s'
+                % (*map(quote, self._codes()), self._identity(shell), self._turns()),
+            )
         )
 
     def fork_and_report(self, standby: Shell, fd: int, *, names: bool) -> bytes:
-        """Forks a standby and reports the traps that it has to set, and on request the names of functions and aliases.
+        """Forks a standby and reports the traps that it has to set, and on request the names of
+        functions and aliases.
 
-        A function named `builtin` could forge this and every later report, so the report is then invalid.
+        A function named `builtin` could forge this and every later report, so the report is then
+        invalid.
         """
         report = self._report(fd, b"\\export -f builtin&&\\exit;", NAMES if names else ())
         monitor = b"\\builtin set %sm" % (b"-" if b"m" in standby.flags else b"+")
@@ -279,8 +337,8 @@ class Orders:
     def _fork(self, monitor: bytes, identity: bytes, report: bytes) -> bytes:
         """Forks a standby.
 
-        Two forks keep the user's `$!`, `jobs` and `wait` clean. A process group of its own protects the standby from a
-        `kill 0` that ends the other shell.
+        Two forks keep the user's `$!`, `jobs` and `wait` clean. A process group of its own protects
+        the standby from a `kill 0` that ends the other shell.
         """
         first = b"%s;__h= __h[1]=0 __h[5]=0 %s;%s" % (monitor, identity, self._turns())
         return b"( \\builtin set -m;( %s )&%s )" % (first, report)
@@ -290,7 +348,9 @@ class Orders:
         return b"\\export -f builtin&&\\export -p >|%s%d;\\builtin :" % (self.path, fd)
 
     def report_state(self, fd: int, *words: bytes) -> bytes:
-        """A subshell that writes its traps, its disabled builtins, the output of these commands, and a dot."""
+        """A subshell that writes its traps, its disabled builtins, the output of these commands,
+        and a dot.
+        """
         report = self._report(fd, b"\\unset -f builtin&&\\unset POSIXLY_CORRECT&&", words)
         return b"( __h[3]=$SHELLOPTS __h[4]=$BASHOPTS;%s )" % report
 
@@ -311,7 +371,8 @@ class Orders:
 
 
 DEFINITIONS = tuple(
-    b"\\builtin %s;\\builtin printf '\\0'" % name for name in (b"declare -p", b"declare -f", b"alias -p")
+    b"\\builtin %s;\\builtin printf '\\0'" % name
+    for name in (b"declare -p", b"declare -f", b"alias -p")
 )
 EXPORTS = (b"\\builtin export -p",)
 NAMES = (b"\\builtin declare -F;\\builtin printf '\\0'", b"\\builtin alias -p")
@@ -331,21 +392,42 @@ class CommandText:
     """The text of a long order that runs a command's text."""
 
     def __init__(
-        self, orders: Orders, shell: Shell, number: int, options: StartOptions, streams: tuple[int, int, int],
+        self,
+        orders: Orders,
+        shell: Shell,
+        number: int,
+        options: StartOptions,
+        streams: tuple[int, int, int],
         has_trace_fd: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.has_trace_fd = has_trace_fd  # the session has mentioned BASH_XTRACEFD
-        self.orders, self.shell, self.number, self.options, self.text = orders, shell, number, options, options.text
+        self.orders, self.shell, self.number, self.options, self.text = (
+            orders,
+            shell,
+            number,
+            options,
+            options.text,
+        )
         path = orders.path
-        self.redirections = b"<%s%d >|%s%d 2>|%s%s" % (path, streams[0], path, streams[1], path, _BEGUN % streams[2])
+        self.redirections = b"<%s%d >|%s%d 2>|%s%s" % (
+            path,
+            streams[0],
+            path,
+            streams[1],
+            path,
+            _BEGUN % streams[2],
+        )
 
     def scoped(self, traps_fd: int | None) -> bytes:
         """Redirects for the time of the text: bash saves the shell's own streams at 10 to 12."""
         said = [*self._before(), self._evaluate(self.redirections), b"__h[5]=${__h[5]:-$?}"]
-        return b";".join([*said, *([self._take_traps(traps_fd)] if traps_fd is not None else []), *self._after()])
+        return b";".join(
+            [*said, *([self._take_traps(traps_fd)] if traps_fd is not None else []), *self._after()]
+        )
 
     def exact(self, traps_fd: int) -> bytes:
-        """Runs the text as `bash -c` would: saves no descriptors, shows EXIT trap output, and reports the traps.
+        """Runs the text as `bash -c` would: saves no descriptors, shows EXIT trap output, and
+        reports the traps.
 
         All on one line: under `set -v` bash prints a line when it reads it.
         """
@@ -387,25 +469,38 @@ class CommandText:
         if not shell.has_run and shell.depth:
             # A subshell drops its traps. In the background it also ignores INT and QUIT.
             said.append(b"\\builtin trap - INT QUIT")
-            said += [b"\\builtin trap -- %s %s" % (quote(body), name) for name, body in shell.unset_traps.items()]
+            said += [
+                b"\\builtin trap -- %s %s" % (quote(body), name)
+                for name, body in shell.unset_traps.items()
+            ]
         if self.orders.tag_base:
-            said.append(b"\\builtin ulimit -S -q %d||\\builtin :" % (self.orders.tag_base - self.number % 400000))
+            said.append(
+                b"\\builtin ulimit -S -q %d||\\builtin :"
+                % (self.orders.tag_base - self.number % 400000)
+            )
         said.append(b"__h[3]=" + quote(self.text))
         if options.cwd:
             said.append(
                 b"__h[11]=$PWD __h[12]=${OLDPWD-};\\builtin cd -- %s||__h[3]=%s"
                 % (
                     quote(os.fsencode(options.cwd)),
-                    quote(b'\\builtin printf "hermetic: cannot enter the directory\\n" >&2; ( \\builtin exit 126 )'),
+                    quote(
+                        b'\\builtin printf "hermetic: cannot enter the directory\\n" >&2; ( \\builtin exit 126 )'
+                    ),
                 )
             )
-        return said + [self._trap(name) for name in (b"RETURN", b"CHLD", b"EXIT") if name in shell.held_traps]
+        return said + [
+            self._trap(name) for name in (b"RETURN", b"CHLD", b"EXIT") if name in shell.held_traps
+        ]
 
     def _trap(self, name: bytes) -> bytes:
         return b"\\builtin trap -- %s %s" % (quote(self.shell.held_traps[name]), name)
 
     def _evaluate(self, redirections: bytes) -> bytes:
-        """Evaluates the text. Traps that would fire for `eval` itself are set inside it, on a line before the text."""
+        """Evaluates the text.
+
+        Traps that would fire for `eval` itself are set inside it, on a line before the text.
+        """
         shell, text = self.shell, self.text
         first = [b"\\builtin set -x"] if b"x" in shell.flags and not redirections else []
         first += [self._trap(name) for name in (b"ERR", b"DEBUG") if name in shell.held_traps]
@@ -435,8 +530,11 @@ class CommandText:
 
 
 def assignments(env: dict[str, str]) -> bytes:
-    """`A='…' B='…'` before `builtin command eval`: they hold for the whole text, and its children inherit them.
+    """`A='…' B='…'` before `builtin command eval`: they hold for the whole text, and its children
+    inherit them.
 
     Before `builtin eval` they would hold for the first command of the text alone.
     """
-    return b" ".join(os.fsencode(name) + b"=" + quote(os.fsencode(value)) for name, value in env.items())
+    return b" ".join(
+        os.fsencode(name) + b"=" + quote(os.fsencode(value)) for name, value in env.items()
+    )

@@ -1,4 +1,6 @@
-"""Parallel shells: while the primary shell is busy, a command runs on a fork of a standby, or on a fresh bash."""
+"""Parallel shells: while the primary shell is busy, a command runs on a fork of a standby, or on a
+fresh bash.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,17 @@ class ParallelShells:
         session.loop.call_later(seconds, lambda: self._too_late(shell))
 
     def take(self, shell: Shell) -> Command | None:
-        """Removes a shell that has reported or is gone, and returns its command; None for any other shell."""
+        """Removes a shell that has reported or is gone, and returns its command; None for any other
+        shell.
+        """
         command, _ = self.pending.pop(shell, (None, None))
         return command
 
     def _too_late(self, shell: Shell) -> None:
-        """The shell has not reported: its standby died, or the profile hangs. The command waits for another shell."""
+        """The shell has not reported: its standby died, or the profile hangs.
+
+        The command waits for another shell.
+        """
         if shell in self.pending:
             self.session.pool.forget(shell)
             self.died(shell, 9)
@@ -58,7 +65,9 @@ class ParallelShells:
         """Requeues the commands that wait for a dead shell, or for a fork of it."""
         command = self.take(shell)
         if command is not None and shell.depth == 0 and os.WIFEXITED(status) and not shell.starting:
-            command.conclude(["lost", "bash cannot be started here: it ended with %d" % os.WEXITSTATUS(status)])
+            command.conclude(
+                ["lost", "bash cannot be started here: it ended with %d" % os.WEXITSTATUS(status)]
+            )
         elif command is not None:
             self.session.waiting.appendleft(command)
         if shell.starting:

@@ -1,4 +1,6 @@
-"""Shell pool of one session: all live shells, the ready standbys, and the standbys that have not reported yet."""
+"""Shell pool of one session: all live shells, the ready standbys, and the standbys that have not
+reported yet.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class ShellPool:
         self.resident, self.session = resident, session
         self.shells: dict[bytes, Shell] = {}  # name in reports: shell
         self.standbys: list[Shell] = []  # ready, oldest first
-        self.pending: list[Shell] = []  # standbys of the primary shell that have not reported yet, oldest first
+        # standbys of the primary shell that have not reported yet, oldest first
+        self.pending: list[Shell] = []
         self.when_reported = Waiters(resident.loop)  # called once no shell is being forked
         self.report_timer: Timer | None = None
 
@@ -46,7 +49,10 @@ class ShellPool:
         return shell
 
     def forget(self, shell: Shell, kill: bool = True) -> None:
-        """Removes a shell from the session, and kills its process by default. Its command ends with its death."""
+        """Removes a shell from the session, and kills its process by default.
+
+        Its command ends with its death.
+        """
         if shell.name not in self.shells:
             return
         if self.session.primary is shell:
@@ -58,7 +64,9 @@ class ShellPool:
                 group.remove(shell)
         if kill and shell.pid is not None:
             command, shell.command = shell.command, None
-            self.resident.loop.on_exit(shell.pid, command.lose_shell if command is not None else lambda status: None)
+            self.resident.loop.on_exit(
+                shell.pid, command.lose_shell if command is not None else lambda status: None
+            )
         shell.drop(kill)
         answers, shell.answers = shell.answers, {}
         for answer in answers.values():
@@ -66,14 +74,17 @@ class ShellPool:
         self.notify_reported()
 
     def ensure_channel(self, shell: Shell) -> None:
-        """Restores a channel whose name was removed: the shell opens it by name after the next order."""
+        """Restores a channel whose name was removed: the shell opens it by name after the next
+        order.
+        """
         if not os.access(shell.path, os.F_OK):
             self.resident.look_after_directory()
 
     def move_channels(self, directory: str) -> None:
         """Gives the channels names in another directory. Raises OSError.
 
-        An idle shell gets the new name by an order. A busy shell ends after its command, and a standby replaces it.
+        An idle shell gets the new name by an order. A busy shell ends after its command, and a
+        standby replaces it.
         """
         self._drop_unreported()  # they would open the old name
         for shell in self.shells.values():
@@ -85,7 +96,10 @@ class ShellPool:
     def end_idle(self) -> None:
         """Kills the shells without a command."""
         self._drop_unreported()
-        send([shell.pid for shell in self.shells.values() if shell.pid and not shell.command], signal.SIGKILL)
+        send(
+            [shell.pid for shell in self.shells.values() if shell.pid and not shell.command],
+            signal.SIGKILL,
+        )
 
     def _drop_unreported(self) -> None:
         """Drops the shells that are being forked. The commands that wait for them get others."""
@@ -138,7 +152,12 @@ class ShellPool:
         has_traps = (source.has_run or not source.depth) and source.known_traps is None
         try:
             if has_traps:
-                self.order(source, b"F", lambda fd: orders.fork_and_report(standby, fd, names=names), forked)
+                self.order(
+                    source,
+                    b"F",
+                    lambda fd: orders.fork_and_report(standby, fd, names=names),
+                    forked,
+                )
             else:
                 number = self.resident.next_number()
                 source.send(*fork_order(number, standby))
@@ -164,8 +183,13 @@ class ShellPool:
         except OSError:  # no descriptor available
             return True
 
-    def request(self, shell: Shell, words: tuple[bytes, ...], answer: Callable[[StateReport | None], None]) -> None:
-        """Calls `answer(report)`; None if the shell dies first. A shell without a valid report is killed."""
+    def request(
+        self, shell: Shell, words: tuple[bytes, ...], answer: Callable[[StateReport | None], None]
+    ) -> None:
+        """Calls `answer(report)`; None if the shell dies first.
+
+        A shell without a valid report is killed.
+        """
 
         def reported(data: bytes | None) -> None:
             if data is None:
@@ -181,9 +205,15 @@ class ShellPool:
         self.order(shell, b"S", lambda fd: self.resident.orders.report_state(fd, *words), reported)
 
     def order(
-        self, shell: Shell, verb: bytes, code: Callable[[int], bytes], answer: Callable[[bytes | None], None]
+        self,
+        shell: Shell,
+        verb: bytes,
+        code: Callable[[int], bytes],
+        answer: Callable[[bytes | None], None],
     ) -> None:
-        """Sends a long order that writes to a memory file; calls `answer(data)`, or None if the shell dies first."""
+        """Sends a long order that writes to a memory file; calls `answer(data)`, or None if the
+        shell dies first.
+        """
         number = self.resident.next_number()
         opened: list[int] = []
 
@@ -214,22 +244,28 @@ class ShellPool:
             self.report_timer.cancel()
             self.report_timer = None
         self.standbys.append(standby)
-        self.standbys.sort(key=lambda shell: shell.age)  # reports of two standbys may arrive in either order
+        # reports of two standbys may arrive in either order
+        self.standbys.sort(key=lambda shell: shell.age)
         while len(self.standbys) > STANDBYS:
             self.forget(self.standbys[0])
 
     def await_reports(self, over: Callable[[bool], None]) -> None:
-        """Waits STANDBY_READY for pending standbys, drops those that are late, and calls `over(any_missing)`."""
+        """Waits STANDBY_READY for pending standbys, drops those that are late, and calls
+        `over(any_missing)`.
+        """
         if self.report_timer is None and self.pending:
             awaited, due = self.pending[:], time.monotonic() + STANDBY_READY
             self.report_timer = self.resident.loop.call_later(
                 STANDBY_READY, lambda: self._reports_overdue(awaited, due, over)
             )
 
-    def _reports_overdue(self, awaited: list[Shell], due: float, over: Callable[[bool], None]) -> None:
+    def _reports_overdue(
+        self, awaited: list[Shell], due: float, over: Callable[[bool], None]
+    ) -> None:
         self.report_timer = None
         if self.pending and time.monotonic() > due + STANDBY_READY:
-            self.await_reports(over)  # we were stopped, probably with all shells, as in a paused container
+            # we were stopped, probably with all shells, as in a paused container
+            self.await_reports(over)
             return
         missing = [shell for shell in awaited if shell in self.pending]
         for shell in missing:

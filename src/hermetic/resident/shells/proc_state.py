@@ -31,12 +31,19 @@ def nearest_existing(path: str) -> str:
 
 
 def has_null_stdin(pid: int, channel: int) -> bool:
-    """Whether a shell's stdin is the null device. While it reads an order, its channel replaces stdin."""
+    """Whether a shell's stdin is the null device.
+
+    While it reads an order, its channel replaces stdin.
+    """
     try:
         is_reading = _reads_from(pid, channel)
         fd = _saved_stdin(pid) if is_reading else 0
-        is_null = os.readlink("/proc/%d/fd/%d" % (pid, fd)) == "/dev/null" and _flags(pid, fd) & 3 != os.O_WRONLY
-        return is_null and _reads_from(pid, channel) == is_reading  # the saved descriptor of a report is not stdin
+        is_null = (
+            os.readlink("/proc/%d/fd/%d" % (pid, fd)) == "/dev/null"
+            and _flags(pid, fd) & 3 != os.O_WRONLY
+        )
+        # the saved descriptor of a report is not stdin
+        return is_null and _reads_from(pid, channel) == is_reading
     except (OSError, StopIteration):
         return False
 
@@ -46,7 +53,9 @@ def _reads_from(pid: int, channel: int) -> bool:
 
 
 def _saved_stdin(pid: int) -> int:
-    """The descriptor where bash saves stdin during a redirection: 10 or higher, and close-on-exec unlike a user's."""
+    """The descriptor where bash saves stdin during a redirection: 10 or higher, and close-on-exec
+    unlike a user's.
+    """
     descriptors = sorted(fd for fd in map(int, os.listdir("/proc/%d/fd" % pid)) if fd >= 10)
     return next(fd for fd in descriptors if is_closed_on_exec(pid, fd))
 

@@ -27,8 +27,13 @@ def state(resident: Resident, request: Request, session: str = "") -> None:
     found.exports.request(lambda exports: request.reply({"cwd": found.cwd}, frames.pack(exports)))
 
 
-def definitions(resident: Resident, request: Request, session: str = "", known: object = None) -> None:
-    """Replies with what a session's shell has defined; only the version if the client knows it. Starts no shell."""
+def definitions(
+    resident: Resident, request: Request, session: str = "", known: object = None
+) -> None:
+    """Replies with what a session's shell has defined; only the version if the client knows it.
+
+    Starts no shell.
+    """
     found = resident.sessions.get(session)
     if found is None:
         request.reply({"cwd": resident.cwd, "changes": 0, "is_there": False})
@@ -41,7 +46,8 @@ def definitions(resident: Resident, request: Request, session: str = "", known: 
     def answer(data: bytes) -> None:
         fits = len(data) <= frames.FRAME_BODY
         fields = {"cwd": found.cwd, "changes": changes, "is_there": True, "fits": fits}
-        request.reply(fields, data if fits else b"")  # the data may be newer than that version, never older
+        # the data may be newer than that version, never older
+        request.reply(fields, data if fits else b"")
 
     request_definitions(found, answer)
 
@@ -54,7 +60,9 @@ def end_session(resident: Resident, request: Request, session: str = "") -> None
         return
 
     def look() -> None:
-        running = [job for job in resident.running() if isinstance(job, Command) and job.home is found]
+        running = [
+            job for job in resident.running() if isinstance(job, Command) and job.home is found
+        ]
         for job in running:
             job.end(GRACE, ["cancelled"])
         if running:

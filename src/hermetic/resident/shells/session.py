@@ -1,9 +1,9 @@
 """A shell session whose state survives every command.
 
-The *primary shell* runs the commands. A *standby* is an idle fork of it. When the primary shell dies, the newest ready
-standby becomes primary. While the primary shell is busy, a command runs on a fork of a standby. A yielded command keeps
-its shell, and a standby becomes primary. One rule covers commit and rollback: a command that ends its shell leaves the
-state as it was before it.
+The *primary shell* runs the commands. A *standby* is an idle fork of it. When the primary shell
+dies, the newest ready standby becomes primary. While the primary shell is busy, a command runs on a
+fork of a standby. A yielded command keeps its shell, and a standby becomes primary. One rule covers
+commit and rollback: a command that ends its shell leaves the state as it was before it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 NO_STANDBY = "a command that ends its shell takes the state back further than itself"
 RESTORED = "state restored: the command ended its shell, so variables, functions and directory are as before it"
-EARLIER = "state restored: the session's shell was lost between commands, the state is an earlier one"
+EARLIER = (
+    "state restored: the session's shell was lost between commands, the state is an earlier one"
+)
 LOST = "session lost: all shells of this session were killed; it was started afresh, from the login state"
 
 
@@ -55,8 +57,10 @@ class Session:
         self.needs_standby = False
         self.has_null_stdin = False  # of the primary shell
         self.redefinitions = Redefinitions()
-        self.is_untagged = not resident.process_tags.base  # its processes carry no tag in their limits
-        self.protected: set[int] = set()  # then: jobs of earlier commands, which the end of a later one must spare
+        # its processes carry no tag in their limits
+        self.is_untagged = not resident.process_tags.base
+        # then: jobs of earlier commands, which the end of a later one must spare
+        self.protected: set[int] = set()
         self.notes: list[str] = []  # for the next result
         self.exports = Exports(self)
         self.closed = self.move_soon = self.must_move = False
@@ -90,7 +94,10 @@ class Session:
 
     # -- starting
     def spawn(self, login: bool, state_fd: int | None = None) -> Shell:
-        """Starts a fresh bash with the profile or with a saved state. Raises OSError if the system refuses it."""
+        """Starts a fresh bash with the profile or with a saved state.
+
+        Raises OSError if the system refuses it.
+        """
         shell = self.pool.new(0)
         try:
             pid = shell.pid = spawn_bash(self.resident, shell, self.base_cwd, login, state_fd)
@@ -101,7 +108,10 @@ class Session:
         return shell
 
     def give_up(self, why: str) -> None:
-        """Refuses the waiting commands, because no shell can be started. The next command tries again."""
+        """Refuses the waiting commands, because no shell can be started.
+
+        The next command tries again.
+        """
         self._refuse_waiting(why)
         self.when_started.notify()
         self.when_primary.notify()
@@ -144,7 +154,8 @@ class Session:
                 continue
             if self.primary.command is not None:
                 if not self.resident.has_subreaper:
-                    return  # the death of a parallel shell would go unnoticed: run one after the other
+                    # the death of a parallel shell would go unnoticed: run one after the other
+                    return
                 if self.pool.pending or not self.resident.quota.has_headroom():
                     self.await_reports()
                     return
@@ -153,7 +164,10 @@ class Session:
                 self._dispatch(self.waiting.popleft(), self.primary)
 
     def _dispatch(self, command: Command, shell: Shell | None) -> None:
-        """Sends a command to a shell, or starts one for it. If the system refuses that, the command is lost."""
+        """Sends a command to a shell, or starts one for it.
+
+        If the system refuses that, the command is lost.
+        """
         try:
             if shell is None:
                 self.parallel.run(command)
@@ -174,7 +188,8 @@ class Session:
             if not self.has_standby:
                 command.notes.append("no standby: %s; %s" % (self.shortage, NO_STANDBY))
             cwd = command.left_cwd = self._repair_cwd(command)
-            if LOST in self.notes and EARLIER in command.notes:  # it was sent before, to a shell that was lost too
+            # it was sent before, to a shell that was lost too
+            if LOST in self.notes and EARLIER in command.notes:
                 command.notes.remove(EARLIER)
             command.notes[:0], self.notes = self.notes, []
             self.commands_sent += 1
@@ -200,7 +215,8 @@ class Session:
     def _verb(self, command: Command, shell: Shell) -> bytes:
         last_word = self.redefinitions.last_word(command.text) if shell is self.primary else None
         command.is_plain, command.last_word = last_word is not None, last_word or b""
-        # T needs `command exec`, the only form whose redirections persist: not if a function shadows `command`.
+        # T needs `command exec`, the only form whose redirections persist: not if a function
+        # shadows `command`.
         self.redefinitions.has_trace_fd |= b"XTRACEFD" in command.text
         is_exact = bool(shell.held_traps) or self.redefinitions.has_trace_fd
         if is_exact or (not command.is_plain and may_change_shell(command.text)):
@@ -210,22 +226,36 @@ class Session:
         is_ready = shell is self.primary and self.has_null_stdin and shell.has_run
         # A standby that is not forked yet would inherit the tag, and be ended with this command.
         is_quick = is_ready and command.is_simple and not (self.pool.pending or shell.is_traced)
-        return b"R" if is_quick and self.resident.process_tags.apply_to(shell.pid, command.number) else b"Q"
+        return (
+            b"R"
+            if is_quick and self.resident.process_tags.apply_to(shell.pid, command.number)
+            else b"Q"
+        )
 
     def _learn(self, command: Command) -> None:
         if command.shell is not None and not self.redefinitions.keeps_traps(command.text):
             command.shell.may_have_changed_traps()
         self.redefinitions.learn(command.text)
-        self.is_untagged = self.is_untagged or b"ulimit" in command.text  # it may lower the limit that holds the tag
+        # it may lower the limit that holds the tag
+        self.is_untagged = self.is_untagged or b"ulimit" in command.text
 
     def _check_stdin(self) -> None:
-        """Checks the primary shell's stdin: a command may have changed it, for example with exec in a function."""
+        """Checks the primary shell's stdin: a command may have changed it, for example with exec in
+        a function.
+        """
         primary = self.primary
-        if primary is not None and primary.pid is not None and primary.fd is not None and primary.command is None:
+        if (
+            primary is not None
+            and primary.pid is not None
+            and primary.fd is not None
+            and primary.command is None
+        ):
             self.has_null_stdin = has_null_stdin(primary.pid, primary.fd)
 
     def existing_cwd(self) -> tuple[str, str | None]:
-        """The next command's cwd; if it was removed, its nearest existing ancestor and the removed path."""
+        """The next command's cwd; if it was removed, its nearest existing ancestor and the removed
+        path.
+        """
         return existing_cwd(self.cwd, self.primary.pid if self.primary is not None else None)
 
     def _repair_cwd(self, command: Command) -> str:
@@ -258,7 +288,8 @@ class Session:
         shell.flags = report.flags
         if shell.command is not None and shell.command.number == number:
             if shell.command.is_ending:
-                # It survived TERM while its tree is being ended: its state is rolled back like any other's.
+                # It survived TERM while its tree is being ended: its state is rolled back like any
+                # other's.
                 send([shell.pid], signal.SIGKILL)
             else:
                 status = traps.status_at_end(shell, shell.command, report)
@@ -314,23 +345,39 @@ class Session:
             self.loop.spin_policy.expect_request()
 
     def _settle_idle(self) -> None:
-        """Idle work after a command: order a standby of the new state, and note the jobs below the primary shell."""
+        """Idle work after a command: order a standby of the new state, and note the jobs below the
+        primary shell.
+        """
         primary = self.primary
-        if primary is None or primary.pid is None or primary.command is not None or traps.is_distrusted(self, primary):
+        if (
+            primary is None
+            or primary.pid is None
+            or primary.command is not None
+            or traps.is_distrusted(self, primary)
+        ):
             return
         if not self.has_null_stdin:
             self.loop.call_before_sleep(self._check_stdin)  # off the next command's path
-        # Before a standby is ordered: during the fork the primary shell has a child, and could not be moved.
-        if (primary.depth > NESTING or self.move_soon) and self.move is None and can_move(primary.pid):
+        # Before a standby is ordered: during the fork the primary shell has a child, and could not
+        # be moved.
+        if (
+            (primary.depth > NESTING or self.move_soon)
+            and self.move is None
+            and can_move(primary.pid)
+        ):
             self.move = Move(self, primary, self.must_move)
-        if not (self.has_standby or (self.move is not None and self.move.must)):  # it may be damaged
+        # it may be damaged
+        if not (self.has_standby or (self.move is not None and self.move.must)):
             if self.resident.sweeps:
-                self.needs_standby = True  # an unreported standby looks like an orphan of the tree that is being ended
+                # an unreported standby looks like an orphan of the tree that is being ended
+                self.needs_standby = True
             else:
                 self._order_standby(primary)
         if self.is_untagged:
             try:
-                self.protected = set(children(primary.pid)) | (self.protected & self.resident.note_orphans())
+                self.protected = set(children(primary.pid)) | (
+                    self.protected & self.resident.note_orphans()
+                )
             except OSError:  # no descriptor available
                 pass
 
@@ -341,7 +388,10 @@ class Session:
 
     # -- standbys
     def _order_standby(self, primary: Shell) -> None:
-        """Orders a standby. If the system allows one, no command runs before its standby has been ordered."""
+        """Orders a standby.
+
+        If the system allows one, no command runs before its standby has been ordered.
+        """
         try:
             self.resident.quota.check()
             standby = self.pool.fork(primary)
@@ -353,7 +403,10 @@ class Session:
         self.has_standby, self.needs_standby = True, False
 
     def _promote(self) -> bool:
-        """Promotes the newest ready standby. False while one has yet to report, or a new shell starts."""
+        """Promotes the newest ready standby.
+
+        False while one has yet to report, or a new shell starts.
+        """
         if self.is_starting or self.closed:
             return False
         if self.pool.pending:
@@ -374,9 +427,15 @@ class Session:
         self.has_standby = self.has_null_stdin = False
         self.exports.changed()
         if not self.resident.has_subreaper:
-            self.move = Move(self, self.primary, must=True)  # a standby is not our child: its death would go unnoticed
-        elif self.primary.depth > 2 * NESTING and self.move is None and can_move(self.primary.pid or 0):
-            self.move = Move(self, self.primary, must=True)  # several exits in a row left no idle time for it
+            # a standby is not our child: its death would go unnoticed
+            self.move = Move(self, self.primary, must=True)
+        elif (
+            self.primary.depth > 2 * NESTING
+            and self.move is None
+            and can_move(self.primary.pid or 0)
+        ):
+            # several exits in a row left no idle time for it
+            self.move = Move(self, self.primary, must=True)
         if self.resident.has_subreaper and self.resident.sweeps:
             self.needs_standby = True
         elif self.resident.has_subreaper:
@@ -390,7 +449,8 @@ class Session:
             if command is not None:
                 command.finish(ending_of(status))
             return
-        # Reports that were written before the death are handled first: the two wake-ups have no order.
+        # Reports that were written before the death are handled first: the two wake-ups have no
+        # order.
         self.resident.take_events()
         if shell.name not in self.pool.shells:
             return
@@ -416,15 +476,22 @@ class Session:
         self.advance()
 
     def _wait_again(self, command: Command) -> None:
-        """Requeues a command whose shell died before it read the order. Unread bytes in the channel prove it."""
+        """Requeues a command whose shell died before it read the order.
+
+        Unread bytes in the channel prove it.
+        """
         command.shell = None
         self.waiting.appendleft(command)
 
-    def _primary_died(self, shell: Shell, status: int, command: Command | None, unread: int) -> None:
+    def _primary_died(
+        self, shell: Shell, status: int, command: Command | None, unread: int
+    ) -> None:
         self.exports.changed()
         if self.is_starting:
             ending = ending_of(status)
-            self.first.failed(shell, "ended with %s %d" % tuple(ending), ending == ["signalled", signal.SIGKILL])
+            self.first.failed(
+                shell, "ended with %s %d" % tuple(ending), ending == ["signalled", signal.SIGKILL]
+            )
             return
         shell.command = None
         if self.move is not None:
@@ -437,7 +504,8 @@ class Session:
         if command is None:
             self._promote()
         elif unread and command.is_ending:
-            self.when_primary.add(lambda: command.conclude(ending_of(status)))  # it never began, and must not
+            # it never began, and must not
+            self.when_primary.add(lambda: command.conclude(ending_of(status)))
             self._promote()
         elif unread:
             self._wait_again(command)
@@ -460,7 +528,10 @@ class Session:
 
     # -- yielding
     def yield_command(self, command: Command) -> None:
-        """Leaves the shell to the command, and promotes a standby. A waiting command yields when it begins."""
+        """Leaves the shell to the command, and promotes a standby.
+
+        A waiting command yields when it begins.
+        """
         command.note_yield()
         if command.in_primary and command.shell is not None and command.shell is self.primary:
             command.in_primary = False
@@ -475,7 +546,11 @@ class Session:
         if shell is not None:
             self.move_soon = False
             for other in list(self.pool.shells.values()):
-                if other is not shell and other.command is None and other not in self.parallel.pending:
+                if (
+                    other is not shell
+                    and other.command is None
+                    and other not in self.parallel.pending
+                ):
                     self.pool.forget(other)
             self.primary, self.has_standby, self.has_null_stdin = shell, False, False
             self._settle_idle()

@@ -1,9 +1,10 @@
 """One bash that waits for orders on its own channel.
 
-All shells of a session are equal: each takes orders from a FIFO and reports to the resident's event pipe. An order is a
-short text to run, or the descriptor of a long one: run a command with its options, fork a standby on another channel,
-or report the state. `orders` holds these texts. A shell inherits no descriptor: it opens channels, output and input by
-path while it needs them, so there is no control descriptor that a command could close, reuse or leak.
+All shells of a session are equal: each takes orders from a FIFO and reports to the resident's event
+pipe. An order is a short text to run, or the descriptor of a long one: run a command with its
+options, fork a standby on another channel, or report the state. `orders` holds these texts. A shell
+inherits no descriptor: it opens channels, output and input by path while it needs them, so there is
+no control descriptor that a command could close, reuse or leak.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ HELD_DESCRIPTORS = 64
 class HeldDescriptors:
     """Descriptors of orders whose shell died before it answered.
 
-    A subshell of the dead shell may open them by number a moment later. The numbers stay in use until then; otherwise
-    the subshell would truncate a file that got the number since, such as another order or output.
+    A subshell of the dead shell may open them by number a moment later. The numbers stay in use
+    until then; otherwise the subshell would truncate a file that got the number since, such as
+    another order or output.
     """
 
     def __init__(self) -> None:
@@ -56,8 +58,10 @@ class Shell:
         self.flags = b""  # its `$-`
         self.statuses: list[int] = []  # PIPESTATUS after its last command
         self.held_traps: dict[bytes, bytes] = {}  # set while a command's text runs
-        self.unset_traps: dict[bytes, bytes] = {}  # of a standby that has run nothing: its first command sets them
-        self.known_traps: dict[bytes, bytes] | None = None  # as last reported, while no text can have changed them
+        # of a standby that has run nothing: its first command sets them
+        self.unset_traps: dict[bytes, bytes] = {}
+        # as last reported, while no text can have changed them
+        self.known_traps: dict[bytes, bytes] | None = None
         self.changes = 0  # number of texts that may have changed its traps
         self.is_distrusted = False  # killed when its command ends
         self.last_order_bytes = 0
@@ -82,7 +86,9 @@ class Shell:
         self.last_order_bytes = os.write(self.fd, b"\0".join(fields) + b"\0")
 
     def unread_bytes(self) -> int:
-        """Size of the orders that were never begun: a shell reads an order whole before it acts on it."""
+        """Size of the orders that were never begun: a shell reads an order whole before it acts on
+        it.
+        """
         assert self.fd is not None, "the shell was dropped"
         count: int = struct.unpack("i", fcntl.ioctl(self.fd, FIONREAD, bytes(4)))[0]
         return count

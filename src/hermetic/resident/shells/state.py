@@ -20,7 +20,8 @@ _DOUBLE = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _ANSI = rb"\$'[^'\\]*(?:\\.[^'\\]*)*'"
 _ARRAY = rb"\((?:[^\"'()\\$]+|\\.|" + _DOUBLE + b"|" + _ANSI + rb"|\$)*\)"
 _DECLARATION = pattern(
-    rb"declare (-\S+) ([A-Za-z_]\w*)(?:=(?:" + _DOUBLE + b"|" + _ANSI + b"|" + _ARRAY + b"))?\n", True
+    rb"declare (-\S+) ([A-Za-z_]\w*)(?:=(?:" + _DOUBLE + b"|" + _ANSI + b"|" + _ARRAY + b"))?\n",
+    True,
 )
 
 
@@ -41,14 +42,19 @@ def reload_text(report: StateReport, cwd: str) -> bytes | None:
 
 
 def _state_text(data: bytes, disabled: list[bytes], traps: list[bytes]) -> bytes:
-    """A state, from the output of `STATE`. Raises ValueError or IndexError for anything that bash does not print."""
+    """A state, from the output of `STATE`.
+
+    Raises ValueError or IndexError for anything that bash does not print.
+    """
     sections = data.split(b"\0")
     variables, functions, aliases, names, umask, limits = sections[:6]
     directories = sections[6 : sections.index(b"", 6)]
     rest = sections[6 + len(directories) + 1 :]
     count = int(rest[0])
     arguments, (completions, options, shopts, shopt) = rest[1 : count + 1], rest[count + 1 :]
-    if not (_ALIAS.fullmatch(aliases) and _FUNCTION_NAMES.fullmatch(names) and _UMASK.fullmatch(umask)):
+    if not (
+        _ALIAS.fullmatch(aliases) and _FUNCTION_NAMES.fullmatch(names) and _UMASK.fullmatch(umask)
+    ):
         raise ValueError("not what bash prints")
     lines = [*names.splitlines(), b"umask " + umask.strip(), *disabled]
     lines += [b"pushd -n " + quote(path) for path in reversed(directories)]
@@ -76,12 +82,19 @@ def _shell_options(listed: bytes, switched_on: list[bytes]) -> list[bytes]:
     found = [_OPTION.fullmatch(line) for line in listed.splitlines()]
     if not all(found):
         raise ValueError("not options")
-    names = [line.group(1) for line in found if line is not None and not line.group(1).endswith(b"_shell")]
+    names = [
+        line.group(1)
+        for line in found
+        if line is not None and not line.group(1).endswith(b"_shell")
+    ]
     return [b"shopt -%s %s" % (b"s" if name in switched_on else b"u", name) for name in names]
 
 
 def _declarations(variables: bytes) -> bytes:
-    """The declarations that can be repeated, from `declare -p`. Raises ValueError for anything else."""
+    """The declarations that can be repeated, from `declare -p`.
+
+    Raises ValueError for anything else.
+    """
     kept = []
     at = 0
     while at < len(variables):
@@ -95,7 +108,9 @@ def _declarations(variables: bytes) -> bytes:
 
 
 def can_move(pid: int) -> bool:
-    """Whether a shell can be moved: it has no jobs and no descriptors of the user's. bash's own are close-on-exec."""
+    """Whether a shell can be moved: it has no jobs and no descriptors of the user's. bash's own are
+    close-on-exec.
+    """
     try:
         descriptors = [fd for fd in map(int, os.listdir("/proc/%d/fd" % pid)) if fd > 2]
         return not children(pid) and all(is_closed_on_exec(pid, fd) for fd in descriptors)

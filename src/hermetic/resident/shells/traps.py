@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from .session import Session
     from .shell import Shell
 
-UNREADABLE = "state restored: a function named builtin, or builtins switched off, hide the shell's state"
+UNREADABLE = (
+    "state restored: a function named builtin, or builtins switched off, hide the shell's state"
+)
 
 
 def status_at_end(shell: Shell, command: Command, report: Report) -> int | None:
@@ -43,7 +45,9 @@ def reported(session: Session, source: Shell, standby: Shell, traps: dict[bytes,
         standby.held_traps = {**source.held_traps, **held}
         if source.command is None:
             source.held_traps = standby.held_traps
-            source.send(*short_order(0, session.resident.null, b"\\builtin trap - " + b" ".join(held), []))
+            source.send(
+                *short_order(0, session.resident.null, b"\\builtin trap - " + b" ".join(held), [])
+            )
 
 
 def is_distrusted(session: Session, shell: Shell) -> bool:

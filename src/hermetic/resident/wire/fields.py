@@ -1,6 +1,7 @@
 """Field parsers: each checks one field of a request and returns its value, or raises Refusal.
 
-`parse` reads all fields of a request. A missing field and nil are the same: the handler's default applies.
+`parse` reads all fields of a request. A missing field and nil are the same: the handler's default
+applies.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def text(name: str, value: Any) -> str:
 
 def job_id(name: str, value: Any) -> str:
     if not 0 < len(text(name, value)) <= ID_LENGTH or value.strip(ID_CHARACTERS):
-        raise invalid(name, "%s must be 1 to %d characters of A-Z a-z 0-9 _ . -" % (name, ID_LENGTH))
+        raise invalid(
+            name, "%s must be 1 to %d characters of A-Z a-z 0-9 _ . -" % (name, ID_LENGTH)
+        )
     return str(value)
 
 
@@ -158,7 +161,10 @@ def environ(name: str, value: Any) -> dict[str, str]:
 
 
 def script(name: str, value: Any) -> Fields:
-    """Options of a Python script: `keep` names the session's variables that it gets, `title` is shown in lists."""
+    """Options of a Python script:
+
+    `keep` names the session's variables that it gets, `title` is shown in lists.
+    """
     keep = value.get("keep") if type(value) is dict else None
     if type(keep) is not list or not all(type(variable) is str for variable in keep):
         raise invalid(name, "script must have keep, a list of names")

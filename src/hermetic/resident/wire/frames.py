@@ -36,23 +36,34 @@ class FrameError(Exception):
 def pack_frame(kind: int, number: int, fields: Fields, body: bytes = b"") -> bytes:
     """One frame as bytes. The body is copied, so keep it small."""
     header = pack([kind, number, fields])
-    if len(header) > FRAME_HEADER or len(body) > FRAME_BODY or 2 + len(header) + len(body) > MAX_FRAME:
+    if (
+        len(header) > FRAME_HEADER
+        or len(body) > FRAME_BODY
+        or 2 + len(header) + len(body) > MAX_FRAME
+    ):
         raise FrameError("frame too large: header %d, body %d bytes" % (len(header), len(body)))
     return b"".join((PREFIX.pack(2 + len(header) + len(body), len(header)), header, body))
 
 
 class FrameReader:
-    """Cuts a stream into frames `(kind, id, fields, body)`. Buffers at most one unfinished frame."""
+    """Cuts a stream into frames `(kind, id, fields, body)`.
+
+    Buffers at most one unfinished frame.
+    """
 
     def __init__(self, most: int = FIRST_FRAME) -> None:
         self.most = most
         self.buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Adds bytes and returns the complete frames. Raises FrameError, here or during iteration."""
+        """Adds bytes and returns the complete frames.
+
+        Raises FrameError, here or during iteration.
+        """
         if not self.buffer and len(data) >= 6:
             length, header_length = PREFIX.unpack_from(data)
-            if length == len(data) - 4 and 2 + header_length <= length <= self.most:  # nearly always: exactly one frame
+            # nearly always: exactly one frame
+            if length == len(data) - 4 and 2 + header_length <= length <= self.most:
                 return iter((_frame(data[6 : 6 + header_length], data[6 + header_length :]),))
         return self._cut(data)
 
@@ -64,7 +75,9 @@ class FrameReader:
             while len(buffer) - at >= 6:
                 length, header_length = PREFIX.unpack_from(buffer, at)
                 if length > self.most or length < 2 + header_length:
-                    raise FrameError("frame of %d bytes with a header of %d" % (length, header_length))
+                    raise FrameError(
+                        "frame of %d bytes with a header of %d" % (length, header_length)
+                    )
                 end = at + 4 + length
                 if end > len(buffer):
                     break
@@ -156,7 +169,10 @@ def _pack(value: Any, out: bytearray) -> None:
 
 
 def _pack_size(size: int, out: bytearray, fixed: int, most: int, base: int) -> None:
-    """`base` is the code of the 8-bit form. Arrays and maps have none; their 16-bit form is base + 1."""
+    """`base` is the code of the 8-bit form.
+
+    Arrays and maps have none; their 16-bit form is base + 1.
+    """
     if size <= most:
         out.append(fixed | size)
     elif size < 256 and base not in (0xDB, 0xDD):
@@ -193,7 +209,12 @@ _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 _SCALARS = {0xCA + at: struct.Struct(">" + layout) for at, layout in enumerate("fdBHIQbhiq")}
 _SIZED = {
     first + at: (struct.Struct(">" + layout), kind)
-    for first, kind, layouts in ((0xC4, "bin", "BHI"), (0xD9, "str", "BHI"), (0xDC, "array", "HI"), (0xDE, "map", "HI"))
+    for first, kind, layouts in (
+        (0xC4, "bin", "BHI"),
+        (0xD9, "str", "BHI"),
+        (0xDC, "array", "HI"),
+        (0xDE, "map", "HI"),
+    )
     for at, layout in enumerate(layouts)
 }
 

@@ -45,7 +45,9 @@ class Requests:
         self.resident, self.life = resident, life
         self.operations: dict[str, Operation] = {
             **OPERATIONS,
-            "hello": operation(self.hello, versions=take.anything, token=take.anything, observes=take.anything),
+            "hello": operation(
+                self.hello, versions=take.anything, token=take.anything, observes=take.anything
+            ),
             "info": operation(self.info),
             "events": operation(self.events, control=take.flag),
             "freeze": operation(self.freeze, spare=take.joined),
@@ -61,7 +63,11 @@ class Requests:
         fields, resident = request.fields, self.resident
         starting = resident.starting.get(_target(fields)) if resident.starting else None
         if starting is not None:
-            starting.append(lambda _, refusal: request.refuse(refusal) if refusal else request.client.serve(request))
+            starting.append(
+                lambda _, refusal: (
+                    request.refuse(refusal) if refusal else request.client.serve(request)
+                )
+            )
             return
         name = fields.get("op")
         found = self.operations.get(name) if type(name) is str else None
@@ -71,7 +77,10 @@ class Requests:
         handler(resident, request, **take.parse(fields, parsers, *required))
 
     def _find(self, name: object) -> Operation:
-        """A file operation. Their module is imported with the first of them, so that the resident starts faster."""
+        """A file operation.
+
+        Their module is imported with the first of them, so that the resident starts faster.
+        """
         if not self.has_files:
             self.has_files = True
             self._add_files(files.FileRequests(self.resident))
@@ -83,13 +92,23 @@ class Requests:
     def _add_files(self, requests: files.FileRequests) -> None:
         for name, parsers in FILE_OPERATIONS.items():
             required = {"path", "target"} & {*parsers}
-            self.operations[name] = operation(_for_files(getattr(requests, name)), *required, **parsers)
+            self.operations[name] = operation(
+                _for_files(getattr(requests, name)), *required, **parsers
+            )
 
     # -- the resident itself
     def hello(
-        self, resident: Resident, request: Request, versions: Any = None, token: Any = None, observes: Any = False
+        self,
+        resident: Resident,
+        request: Request,
+        versions: Any = None,
+        token: Any = None,
+        observes: Any = False,
     ) -> None:
-        """The handshake: token and protocol version. A client that `observes` does not prolong the lease."""
+        """The handshake: token and protocol version.
+
+        A client that `observes` does not prolong the lease.
+        """
         if type(versions) is not list or type(token) is not bytes:
             raise frames.FrameError("not a greeting")
         request.client.greet(token, observes is True)
@@ -106,7 +125,12 @@ class Requests:
 
     def _identity(self) -> dict[str, Any]:
         python = sys.version.split()[0]
-        return {"resident": self.resident.id, "pid": os.getpid(), "python": python, "weak": self.life.weak}
+        return {
+            "resident": self.resident.id,
+            "pid": os.getpid(),
+            "python": python,
+            "weak": self.life.weak,
+        }
 
     def info(self, resident: Resident, request: Request) -> None:
         life = self.life
@@ -126,14 +150,17 @@ class Requests:
                     "lease": life.lease,
                     "unattended": life.unattended,
                     "descriptors": len(os.listdir("/proc/self/fd")),
-                    "spool_bytes": sum(log.spooled_bytes for job in resident.jobs.values() for log in job.logs()),
+                    "spool_bytes": sum(
+                        log.spooled_bytes for job in resident.jobs.values() for log in job.logs()
+                    ),
                 }
             )
 
         resident.count_leftovers(answer)
 
     def events(self, resident: Resident, request: Request, control: bool = False) -> None:
-        """Stays open. Sends starts and ends of jobs; `missed` to a client that did not read some of them.
+        """Stays open. Sends starts and ends of jobs; `missed` to a client that did not read some of
+        them.
 
         With `control` also changes of who drives a process, and of a terminal's size.
         """
@@ -143,7 +170,8 @@ class Requests:
             nonlocal missed
             if event not in ("started", "ended") and not control:
                 return
-            missed = missed or not client.has_room  # nothing is queued for a client that does not read
+            # nothing is queued for a client that does not read
+            missed = missed or not client.has_room
             if not missed:
                 request.event({"event": event, "process": job.describe()})
 
@@ -190,14 +218,19 @@ def resident_memory() -> int:
 
 
 def ping(resident: Resident, request: Request, silence: float | None = None) -> None:
-    """Shows that the resident lives; after `silence` seconds without another one the client counts as gone."""
+    """Shows that the resident lives; after `silence` seconds without another one the client counts
+    as gone.
+    """
     if silence is not None:
         request.client.await_ping(silence)
     request.reply({})
 
 
 def operation(handler: Callable[..., Any], *required: str, **parsers: Parser) -> Operation:
-    """A row of the table. The handler gets the resident, the request, and the given fields by name."""
+    """A row of the table.
+
+    The handler gets the resident, the request, and the given fields by name.
+    """
     return handler, parsers, required
 
 
@@ -230,12 +263,18 @@ OPERATIONS: dict[str, Operation] = {
     "list": operation(jobs.list_jobs),
     "status": operation(jobs.status, process=take.text),
     "wait": operation(jobs.wait, process=take.text),
-    "write": operation(jobs.write, process=take.text, secret=take.flag, key=take.text, by=take.text),
+    "write": operation(
+        jobs.write, process=take.text, secret=take.flag, key=take.text, by=take.text
+    ),
     "close_input": operation(jobs.close_input, process=take.text, key=take.text),
-    "drive": operation(control.Drive, process=take.text, key=take.text, name=take.text, again=take.flag),
+    "drive": operation(
+        control.Drive, process=take.text, key=take.text, name=take.text, again=take.flag
+    ),
     "give": operation(control.give, process=take.text, key=take.text, note=take.text),
     "inputs": operation(control.inputs, process=take.text),
-    "tag": operation(jobs.tag, process=take.text, tag=take.tag, was=take.anything, claimed=take.flag),
+    "tag": operation(
+        jobs.tag, process=take.text, tag=take.tag, was=take.anything, claimed=take.flag
+    ),
     "claim": operation(jobs.claim, process=take.text),
     "resize": operation(jobs.resize, process=take.text, rows=_CELLS, cols=_CELLS, key=take.text),
     "signal": operation(jobs.signal, process=take.text, signal=take.number(1, 64), tree=take.flag),
@@ -243,10 +282,16 @@ OPERATIONS: dict[str, Operation] = {
     "forget": operation(jobs.forget, process=take.text),
     "readers": operation(jobs.readers, process=take.text),
     "usage": operation(lambda resident, request: usage.usage(resident, request)),
-    "tree": operation(lambda resident, request, process: usage.tree(resident, request, process), process=take.text),
-    "read": operation(jobs.Read, log=take.text, offset=_COUNT, limit=take.number(1), wait=take.seconds),
+    "tree": operation(
+        lambda resident, request, process: usage.tree(resident, request, process), process=take.text
+    ),
+    "read": operation(
+        jobs.Read, log=take.text, offset=_COUNT, limit=take.number(1), wait=take.seconds
+    ),
     "since": operation(jobs.since, log=take.text, age=take.seconds),
-    "follow": operation(jobs.Follow, log=take.text, offset=_COUNT, credit=_COUNT, hold=take.flag, pace=take.flag),
+    "follow": operation(
+        jobs.Follow, log=take.text, offset=_COUNT, credit=_COUNT, hold=take.flag, pace=take.flag
+    ),
     "sessions": operation(sessions.list_sessions),
     "state": operation(sessions.state, session=take.text),
     "definitions": operation(sessions.definitions, session=take.text, known=take.anything),
@@ -259,7 +304,12 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 _PIECE, _MODE = take.number(0, frames.FRAME_BODY), take.number(0, 0o7777)
-_BOUNDS: dict[str, Parser] = {"session": take.text, "root": take.path, "deny": take.joined, "exact": take.flag}
+_BOUNDS: dict[str, Parser] = {
+    "session": take.text,
+    "root": take.path,
+    "deny": take.joined,
+    "exact": take.flag,
+}
 _FILE: dict[str, Parser] = {"path": take.path, **_BOUNDS}
 FILE_OPERATIONS: dict[str, dict[str, Parser]] = {
     "read_file": {**_FILE, "offset": _COUNT, "limit": _PIECE},
@@ -284,7 +334,13 @@ FILE_OPERATIONS: dict[str, dict[str, Parser]] = {
         "seconds": take.positive_seconds,
         "ripgrep": take.flag,
     },
-    "write_file": {**_FILE, "blob": take.text, "mode": _MODE, "parents": take.flag, "expect": take.text},
+    "write_file": {
+        **_FILE,
+        "blob": take.text,
+        "mode": _MODE,
+        "parents": take.flag,
+        "expect": take.text,
+    },
     "delete_file": {**_FILE, "expect": take.text},
     "move_file": {**_FILE, "target": take.path, "expect": take.text, "replace": take.flag},
     "change_files": {**_BOUNDS, "named": _COUNT, "blob": take.text},

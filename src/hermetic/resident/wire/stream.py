@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 
     from ..life.loop import Loop
 
-__all__ = ["CMSG_SPACE", "MSG_CMSG_CLOEXEC", "SCM_RIGHTS", "SOL_SOCKET", "Listener", "Stream", "pair"]
+__all__ = [
+    "CMSG_SPACE",
+    "MSG_CMSG_CLOEXEC",
+    "SCM_RIGHTS",
+    "SOL_SOCKET",
+    "Listener",
+    "Stream",
+    "pair",
+]
 
 PASSED_SECONDS = 5.0  # for the host to pass a socket on
 PAUSE_SECONDS = 0.1  # before the next accept, if no descriptor was available
@@ -37,9 +45,11 @@ def pair() -> tuple[int, int]:
 
 
 def passed_listener(path: str) -> Stream | None:
-    """The socket that a program of the host listens at under this path, and passes on; None if it does not.
+    """The socket that a program of the host listens at under this path, and passes on; None if it
+    does not.
 
-    A container cannot create a socket on the host where the directory is mounted read-only, but connect to one.
+    A container cannot create a socket on the host where the directory is mounted read-only, but
+    connect to one.
     """
     stream = Stream(AF_UNIX, SOCK_STREAM)
     try:
@@ -50,7 +60,11 @@ def passed_listener(path: str) -> Stream | None:
         return None
     finally:
         stream.close()
-    fds = [data for level, kind, data in passed if (level, kind, len(data)) == (SOL_SOCKET, SCM_RIGHTS, 4)]
+    fds = [
+        data
+        for level, kind, data in passed
+        if (level, kind, len(data)) == (SOL_SOCKET, SCM_RIGHTS, 4)
+    ]
     return Stream(fileno=struct.unpack("i", fds[0])[0]) if fds else None
 
 
@@ -58,9 +72,20 @@ class Listener:
     """A listening socket. Calls `accepted(connection, pid, uid)` for each connection."""
 
     def __init__(
-        self, loop: Loop, path: str, mode: int, waiting: int, accepted: Callable[[Stream, int, int], None]
+        self,
+        loop: Loop,
+        path: str,
+        mode: int,
+        waiting: int,
+        accepted: Callable[[Stream, int, int], None],
     ) -> None:
-        self.loop, self.path, self.mode, self.waiting, self.accepted = loop, path, mode, waiting, accepted
+        self.loop, self.path, self.mode, self.waiting, self.accepted = (
+            loop,
+            path,
+            mode,
+            waiting,
+            accepted,
+        )
         self._open()
 
     def _open(self) -> None:
@@ -103,6 +128,8 @@ class Listener:
 class PassedListener(Listener):
     """One whose socket another process has made. It cannot be restored."""
 
-    def __init__(self, loop: Loop, stream: Stream, waiting: int, accepted: Callable[[Stream, int, int], None]) -> None:
+    def __init__(
+        self, loop: Loop, stream: Stream, waiting: int, accepted: Callable[[Stream, int, int], None]
+    ) -> None:
         self.loop, self.stream, self.waiting, self.accepted = loop, stream, waiting, accepted
         self._listen()

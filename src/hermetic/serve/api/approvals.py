@@ -71,11 +71,15 @@ async def _answer(call: Call) -> object:
     given = call.body(GivenAnswer)
     by = f"{call.grant.name} at the console"
     try:
-        settled = await call.console.approvals.watch.answer(call.path("id"), given.answer, given.reason, by=by)
+        settled = await call.console.approvals.watch.answer(
+            call.path("id"), given.answer, given.reason, by=by
+        )
     except AlreadyAnswered as error:
         settled = error.settled
         outcome = Answered(answer=settled.answer, by=settled.by, reason=settled.reason)
-        problem = Problem(code="already_answered", message=str(error), advice="Look at the list again.")
+        problem = Problem(
+            code="already_answered", message=str(error), advice="Look at the list again."
+        )
         return json_response(Conflict(error=problem, answered=outcome), 409)
     return Taken(answered=Answered(answer=settled.answer, by=settled.by, reason=settled.reason))
 
@@ -89,8 +93,16 @@ async def _history(call: Call) -> History:
 
 ROUTES = (
     Resource("GET", "/approvals", "view", _list, "What waits for an answer.", ApprovalList),
-    Resource("GET", "/approvals/history", "view", _history, "Decisions.", History, query=HistoryQuery),
     Resource(
-        "POST", "/approvals/{id}", "approve", _answer, "Answers one; the first answer counts.", Taken, body=GivenAnswer
+        "GET", "/approvals/history", "view", _history, "Decisions.", History, query=HistoryQuery
+    ),
+    Resource(
+        "POST",
+        "/approvals/{id}",
+        "approve",
+        _answer,
+        "Answers one; the first answer counts.",
+        Taken,
+        body=GivenAnswer,
     ),
 )

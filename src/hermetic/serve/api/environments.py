@@ -72,15 +72,23 @@ async def _run(call: Call) -> Started:
     known = await call.console.environments.get(call.path("environment"))
     environment = known.attached()
     session = environment.session(wanted.session) if wanted.session else environment
-    process = await session.start(wanted.command, cwd=wanted.cwd, stdin="null", tag=f"{PERSON}{call.grant.name}")
+    process = await session.start(
+        wanted.command, cwd=wanted.cwd, stdin="null", tag=f"{PERSON}{call.grant.name}"
+    )
     if wanted.timeout is not None:
         call.console.environments.end_after(process, wanted.timeout)
     return Started(process=call.console.environments.view_process(known, process.info))
 
 
 ROUTES = (
-    Resource("GET", "/environments", "view", _list, "Every environment of this user.", EnvironmentList),
+    Resource(
+        "GET", "/environments", "view", _list, "Every environment of this user.", EnvironmentList
+    ),
     Resource("GET", ENVIRONMENT, "view", _show, "One environment in detail.", EnvironmentDetail),
-    Resource("DELETE", ENVIRONMENT, "admin", _end, "Ends an environment and all that runs in it.", Ended),
-    Resource("POST", ENVIRONMENT + "/run", "drive", _run, "Starts a command.", Started, body=NewCommand),
+    Resource(
+        "DELETE", ENVIRONMENT, "admin", _end, "Ends an environment and all that runs in it.", Ended
+    ),
+    Resource(
+        "POST", ENVIRONMENT + "/run", "drive", _run, "Starts a command.", Started, body=NewCommand
+    ),
 )

@@ -15,7 +15,15 @@ from hermetic.contract.files import Bounds
 from hermetic.serve.api.processes import BYTES_HEADERS
 from hermetic.serve.refusals import Refused
 from hermetic.serve.routes import Call, Resource
-from hermetic.serve.workspace import GIT, Snapshot, is_repository, output_of, readable, root_of, take_snapshot
+from hermetic.serve.workspace import (
+    GIT,
+    Snapshot,
+    is_repository,
+    output_of,
+    readable,
+    root_of,
+    take_snapshot,
+)
 from hermetic.session.environment import Environment
 
 AT = "/environments/{environment}"
@@ -24,7 +32,8 @@ MOST_FILE = 32 << 20  # bytes of one download
 MOST_DIFF = 2 << 20  # bytes of all diffs together
 MOST_FILE_DIFF = 128 << 10  # bytes of a file that is shown as new
 MOST_CHANGED = 500  # files
-EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # in git; the base where there are no commits
+# in git; the base where there are no commits
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 DIFF = [*GIT, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames"]
 
@@ -85,9 +94,13 @@ async def _files(call: Call) -> Directory:
         bounds = msgspec.structs.replace(bounds, root=None)
     status = await environment.file_status(path, bounds=bounds)
     names = await environment.list_names(path, bounds=bounds)
-    entries = await asyncio.gather(*(_entry(environment, status.path, name) for name in names[:MOST_ENTRIES]))
+    entries = await asyncio.gather(
+        *(_entry(environment, status.path, name) for name in names[:MOST_ENTRIES])
+    )
     found = sorted(filter(None, entries), key=lambda entry: (entry.type != "directory", entry.name))
-    return Directory(path=status.path, root=root, entries=tuple(found), truncated=len(names) > MOST_ENTRIES)
+    return Directory(
+        path=status.path, root=root, entries=tuple(found), truncated=len(names) > MOST_ENTRIES
+    )
 
 
 async def _entry(environment: Environment, folder: str, name: str) -> Entry | None:
@@ -106,7 +119,12 @@ async def _file(call: Call) -> Response:
     if status.kind != "file":
         raise Refused(400, "no_file", f"{status.path} is no file.")
     if status.size > MOST_FILE:
-        raise Refused(413, "too_large", f"The file has {status.size} bytes.", f"Run: hermetic cp TASK:{path} .")
+        raise Refused(
+            413,
+            "too_large",
+            f"The file has {status.size} bytes.",
+            f"Run: hermetic cp TASK:{path} .",
+        )
     content = await environment.read_content(path, bounds=bounds)
     return Response(content.data, media_type="application/octet-stream", headers=BYTES_HEADERS)
 
@@ -122,24 +140,40 @@ async def _changes(call: Call) -> Changes:
 
 # -- against git's HEAD
 async def _against_head(environment: Environment, root: str, bounds: Bounds) -> Changes:
-    has_commits = await output_of(environment, [*GIT, "rev-parse", "--verify", "-q", "HEAD"], root, 100)
+    has_commits = await output_of(
+        environment, [*GIT, "rev-parse", "--verify", "-q", "HEAD"], root, 100
+    )
     base = "HEAD" if has_commits else EMPTY_TREE
     counts, text, names = await asyncio.gather(
-        output_of(environment, [*DIFF, "--numstat", "-z", "--relative", base, "--", "."], root, MOST_DIFF),
+        output_of(
+            environment, [*DIFF, "--numstat", "-z", "--relative", base, "--", "."], root, MOST_DIFF
+        ),
         output_of(environment, [*DIFF, "--relative", base, "--", "."], root, MOST_DIFF),
-        output_of(environment, [*GIT, "ls-files", "--others", "--exclude-standard", "-z"], root, MOST_DIFF),
+        output_of(
+            environment, [*GIT, "ls-files", "--others", "--exclude-standard", "-z"], root, MOST_DIFF
+        ),
     )
-    diffs = {path: diff for path, diff in _split(text or b"").items() if not _is_hidden(path, bounds)}
-    files = [_tracked(line, diffs) for line in (counts or b"").decode("utf-8", "replace").split("\0") if line]
+    diffs = {
+        path: diff for path, diff in _split(text or b"").items() if not _is_hidden(path, bounds)
+    }
+    files = [
+        _tracked(line, diffs)
+        for line in (counts or b"").decode("utf-8", "replace").split("\0")
+        if line
+    ]
     new = [name for name in (names or b"").decode("utf-8", "replace").split("\0") if name]
     room = max(0, MOST_CHANGED - len(files))
-    files += await asyncio.gather(*(_new_file(environment, root, name, bounds) for name in new[:room]))
+    files += await asyncio.gather(
+        *(_new_file(environment, root, name, bounds) for name in new[:room])
+    )
     is_cut = len(files) > MOST_CHANGED or len(new) > room
     return Changes(base="HEAD", root=root, files=tuple(files[:MOST_CHANGED]), truncated=is_cut)
 
 
 def _tracked(line: str, diffs: dict[str, str]) -> ChangedFile:
-    """A file of `git diff --numstat`: added, removed, path, separated by tabs; binary files have dashes."""
+    """A file of `git diff --numstat`: added, removed, path, separated by tabs; binary files have
+    dashes.
+    """
     added, removed, path = line.split("\t", 2)
     diff = diffs.get(path, "")
     status: Literal["added", "modified", "deleted"] = "modified"
@@ -147,7 +181,9 @@ def _tracked(line: str, diffs: dict[str, str]) -> ChangedFile:
         status = "added"
     elif "\ndeleted file mode " in diff:
         status = "deleted"
-    return ChangedFile(path=path, status=status, added=_count(added), removed=_count(removed), diff=diff)
+    return ChangedFile(
+        path=path, status=status, added=_count(added), removed=_count(removed), diff=diff
+    )
 
 
 def _count(text: str) -> int | None:
@@ -185,7 +221,9 @@ async def _new_file(environment: Environment, root: str, name: str, bounds: Boun
 async def _since(
     environment: Environment, root: str, bounds: Bounds, opened: float, before: Snapshot | None
 ) -> Changes:
-    """What differs from the snapshot, and which other files were written since the environment was opened."""
+    """What differs from the snapshot, and which other files were written since the environment was
+    opened.
+    """
     files: dict[str, ChangedFile] = {}
     now = None if before is None else await take_snapshot(environment, root, time.time())
     if before is not None and now is not None:
@@ -194,14 +232,22 @@ async def _since(
             if old.get(path) != new.get(path) and not _is_hidden(path, bounds):
                 files[path] = _compared(path, old.get(path), new.get(path))
     find = ["find", ".", "-xdev", "-type", "f", "-newermt", f"@{opened:.3f}", "-print0"]
-    names = (await output_of(environment, find, root, MOST_DIFF) or b"").decode("utf-8", "replace").split("\0")
+    names = (
+        (await output_of(environment, find, root, MOST_DIFF) or b"")
+        .decode("utf-8", "replace")
+        .split("\0")
+    )
     written = sorted(name.removeprefix("./") for name in names if name)
     unseen = [name for name in written if name not in files][: max(0, MOST_CHANGED - len(files))]
-    for file in await asyncio.gather(*(_new_file(environment, root, name, bounds) for name in unseen)):
+    for file in await asyncio.gather(
+        *(_new_file(environment, root, name, bounds) for name in unseen)
+    ):
         is_old = before is not None and file.path in before.files()
         files[file.path] = ChangedFile(path=file.path, status="modified") if is_old else file
     is_cut = len(files) > MOST_CHANGED or len(written) > len(files) + len(unseen)
-    return Changes(base="opened", root=root, files=tuple(files.values())[:MOST_CHANGED], truncated=is_cut)
+    return Changes(
+        base="opened", root=root, files=tuple(files.values())[:MOST_CHANGED], truncated=is_cut
+    )
 
 
 def _compared(path: str, old: bytes | None, new: bytes | None) -> ChangedFile:
@@ -217,16 +263,28 @@ def _compared(path: str, old: bytes | None, new: bytes | None) -> ChangedFile:
     lines = list(difflib.unified_diff(before, after, *names, lineterm=""))
     added = sum(line.startswith("+") for line in lines[2:])
     removed = sum(line.startswith("-") for line in lines[2:])
-    return ChangedFile(path=path, status=status, added=added, removed=removed, diff="\n".join([*lines, ""]))
+    return ChangedFile(
+        path=path, status=status, added=added, removed=removed, diff="\n".join([*lines, ""])
+    )
 
 
 def _is_hidden(path: str, bounds: Bounds) -> bool:
-    """Whether a pattern denies the content of a file; the resident checks those that are read from it."""
+    """Whether a pattern denies the content of a file; the resident checks those that are read from
+    it.
+    """
     return any(fnmatch.fnmatchcase(f"{bounds.root}/{path}", pattern) for pattern in bounds.deny)
 
 
 ROUTES = (
-    Resource("GET", AT + "/files", "view", _files, "Names in a directory of the workspace.", Directory, query=Where),
+    Resource(
+        "GET",
+        AT + "/files",
+        "view",
+        _files,
+        "Names in a directory of the workspace.",
+        Directory,
+        query=Where,
+    ),
     Resource("GET", AT + "/file", "view", _file, "The bytes of a file.", query=Where),
     Resource("GET", AT + "/changes", "view", _changes, "What changed in the workspace.", Changes),
 )

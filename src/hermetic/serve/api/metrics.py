@@ -19,10 +19,20 @@ async def _metrics(call: Call) -> Response:
     alive = [view for view in views if view.state == "alive"]
     counted, pending = console.metrics, len(console.approvals.watch.pending())
     families = [
-        family("hermetic_build_info", "gauge", "Version of this server.", [Sample({"version": VERSION}, 1)]),
         family(
-            "hermetic_environments", "gauge", "Environments of this user.",
-            [Sample({"kind": kind, "state": state}, count) for (kind, state), count in sorted(states.items())],
+            "hermetic_build_info",
+            "gauge",
+            "Version of this server.",
+            [Sample({"version": VERSION}, 1)],
+        ),
+        family(
+            "hermetic_environments",
+            "gauge",
+            "Environments of this user.",
+            [
+                Sample({"kind": kind, "state": state}, count)
+                for (kind, state), count in sorted(states.items())
+            ],
         ),
         _each("processes_running", "gauge", "Processes that run.", alive, "processes"),
         _each("sessions", "gauge", "Shell sessions.", alive, "sessions"),
@@ -31,20 +41,34 @@ async def _metrics(call: Call) -> Response:
         _each("memory_bytes", "gauge", "Memory of all processes.", alive, "memory_bytes"),
         _each("cpu_seconds_total", "counter", "CPU time of all processes.", alive, "cpu_seconds"),
         _each("uptime_seconds", "gauge", "Time since the resident started.", alive, "uptime"),
-        family("hermetic_approvals_pending", "gauge", "Requests that wait for an answer.", [Sample({}, pending)]),
-        family("hermetic_console_tabs", "gauge", "Open pages that get events.", [Sample({}, len(console.hub))]),
         family(
-            "hermetic_console_requests_total", "counter", "HTTP requests to this server.",
+            "hermetic_approvals_pending",
+            "gauge",
+            "Requests that wait for an answer.",
+            [Sample({}, pending)],
+        ),
+        family(
+            "hermetic_console_tabs",
+            "gauge",
+            "Open pages that get events.",
+            [Sample({}, len(console.hub))],
+        ),
+        family(
+            "hermetic_console_requests_total",
+            "counter",
+            "HTTP requests to this server.",
             [
                 Sample({"method": method, "status": str(status)}, count)
                 for (method, status), count in sorted(counted.requests.items())
             ],
         ),
         family(
-            "hermetic_console_refused_total", "counter", "Refused requests.",
+            "hermetic_console_refused_total",
+            "counter",
+            "Refused requests.",
             [Sample({"code": code}, count) for code, count in sorted(counted.refused.items())],
         ),
-    ]  # fmt: skip
+    ]
     return Response("".join(families), media_type=FORMAT)
 
 
@@ -57,4 +81,8 @@ def _each(name: str, kind: str, meaning: str, views: list[EnvironmentView], fiel
     return family(f"hermetic_environment_{name}", kind, meaning, samples)
 
 
-ROUTES = (Resource("GET", "/metrics", "view", _metrics, "Numbers in the text format of Prometheus.", prefix=""),)
+ROUTES = (
+    Resource(
+        "GET", "/metrics", "view", _metrics, "Numbers in the text format of Prometheus.", prefix=""
+    ),
+)

@@ -62,7 +62,9 @@ async def _list(call: Call) -> ProcessList:
     known = await environments.get(call.path("environment"))
     infos = await environments.processes(known)
     chosen = [info for info in infos if call.query(WhichProcesses).all or info.is_running]
-    return ProcessList(processes=tuple(environments.view_process(known, info) for info in reversed(chosen)))
+    return ProcessList(
+        processes=tuple(environments.view_process(known, info) for info in reversed(chosen))
+    )
 
 
 async def _show(call: Call) -> ProcessView:
@@ -78,14 +80,22 @@ async def _output(call: Call) -> Response:
     if not 0 <= wanted.offset <= LAST_OFFSET:
         raise Refused(400, "invalid", f"offset is a number of bytes, 0 to {LAST_OFFSET}.")
     if not 1 <= wanted.limit <= MOST_OUTPUT or not 0 <= wanted.wait <= LONGEST_WAIT:
-        raise Refused(400, "invalid", f"limit is 1 to {MOST_OUTPUT} bytes, wait 0 to {LONGEST_WAIT:g} seconds.")
+        raise Refused(
+            400,
+            "invalid",
+            f"limit is 1 to {MOST_OUTPUT} bytes, wait 0 to {LONGEST_WAIT:g} seconds.",
+        )
     environment = await call.console.environments.attached(call.path("environment"))
     log = f"{call.path('process')}/err" if wanted.stderr else call.path("process")
-    chunk = await environment.read_log(log, wanted.offset, limit=wanted.limit, wait=wanted.wait or None)
+    chunk = await environment.read_log(
+        log, wanted.offset, limit=wanted.limit, wait=wanted.wait or None
+    )
     headers = {
-        **BYTES_HEADERS, "Hermetic-Start": str(chunk.start), "Hermetic-End": str(chunk.end),
+        **BYTES_HEADERS,
+        "Hermetic-Start": str(chunk.start),
+        "Hermetic-End": str(chunk.end),
         "Hermetic-Ended": str(int(chunk.ended)),
-    }  # fmt: skip
+    }
     return Response(chunk.data, media_type="application/octet-stream", headers=headers)
 
 
@@ -110,10 +120,22 @@ async def _signal(call: Call) -> None:
 
 
 ROUTES = (
-    Resource("GET", PROCESSES, "view", _list, "Processes of an environment.", ProcessList, query=WhichProcesses),
+    Resource(
+        "GET",
+        PROCESSES,
+        "view",
+        _list,
+        "Processes of an environment.",
+        ProcessList,
+        query=WhichProcesses,
+    ),
     Resource("GET", PROCESS, "view", _show, "One process in detail.", ProcessView),
-    Resource("GET", PROCESS + "/output", "view", _output, "Bytes of its output by offset.", query=Range),
+    Resource(
+        "GET", PROCESS + "/output", "view", _output, "Bytes of its output by offset.", query=Range
+    ),
     Resource("GET", PROCESS + "/screen", "view", _screen, "Its terminal as text.", Shown),
     Resource("POST", PROCESS + "/kill", "drive", _kill, "Ends its tree.", ProcessView, body=Kill),
-    Resource("POST", PROCESS + "/signal", "drive", _signal, "Sends a signal to its tree.", body=Signal),
+    Resource(
+        "POST", PROCESS + "/signal", "drive", _signal, "Sends a signal to its tree.", body=Signal
+    ),
 )

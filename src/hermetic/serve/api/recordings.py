@@ -34,7 +34,9 @@ async def _list(call: Call) -> RecordingList:
 
 async def _start(call: Call) -> StartedRecording:
     wanted = call.body(NewRecording)
-    return StartedRecording(id=await call.console.recordings.start(wanted.environment, wanted.process))
+    return StartedRecording(
+        id=await call.console.recordings.start(wanted.environment, wanted.process)
+    )
 
 
 async def _stop(call: Call) -> None:
@@ -67,7 +69,15 @@ def _unknown(id: str) -> Refused:
 
 ROUTES = (
     Resource("GET", "/recordings", "view", _list, "The kept recordings.", RecordingList),
-    Resource("POST", "/recordings", "drive", _start, "Records a process.", StartedRecording, body=NewRecording),
+    Resource(
+        "POST",
+        "/recordings",
+        "drive",
+        _start,
+        "Records a process.",
+        StartedRecording,
+        body=NewRecording,
+    ),
     Resource("GET", "/recordings/{id}", "view", _file, "A recording as asciicast."),
     Resource("DELETE", "/recordings/{id}", "drive", _remove, "Ends and removes a recording."),
     Resource("POST", "/recordings/{id}/stop", "drive", _stop, "Ends a recording; it is kept."),

@@ -66,7 +66,11 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 async def _me(call: Call) -> Me:
     grant = call.grant
     return Me(
-        name=grant.name, scopes=grant.scopes, expires=grant.expires, version=VERSION, can_terminal=grant.allows("drive")
+        name=grant.name,
+        scopes=grant.scopes,
+        expires=grant.expires,
+        version=VERSION,
+        can_terminal=grant.allows("drive"),
     )
 
 
@@ -76,9 +80,14 @@ async def _log_in(call: Call) -> Response:
     secret, grant = access.log_in(given.token, given.password, call.peer)
     response = Response(status_code=204)
     response.set_cookie(
-        access.cookie, secret, max_age=int(grant.expires - time.time()), path="/", httponly=True, samesite="strict",
+        access.cookie,
+        secret,
+        max_age=int(grant.expires - time.time()),
+        path="/",
+        httponly=True,
+        samesite="strict",
         secure=access.scheme == "https",
-    )  # fmt: skip
+    )
     return response
 
 
@@ -109,7 +118,12 @@ async def _shares(call: Call) -> Shares:
     found = [token for token in call.console.access.store.all() if token.grant.use == "share"]
     return Shares(
         shares=tuple(
-            Share(id=token.id, name=token.grant.name, scopes=token.grant.scopes, expires=token.grant.expires)
+            Share(
+                id=token.id,
+                name=token.grant.name,
+                scopes=token.grant.scopes,
+                expires=token.grant.expires,
+            )
             for token in found
         )
     )
@@ -126,10 +140,19 @@ async def _unshare(call: Call) -> None:
 
 ROUTES = (
     Resource("GET", "/me", "view", _me, "Name and scopes of the sender.", Me),
-    Resource("POST", "/login", None, _log_in, "Exchanges a token or the password for a cookie.", body=Login),
+    Resource(
+        "POST",
+        "/login",
+        None,
+        _log_in,
+        "Exchanges a token or the password for a cookie.",
+        body=Login,
+    ),
     Resource("POST", "/logout", "view", _log_out, "Ends the login."),
     Resource("POST", "/ticket", "view", _ticket, "A ticket for one WebSocket.", Ticket),
     Resource("GET", "/shares", "admin", _shares, "Links for others.", Shares),
     Resource("POST", "/shares", "admin", _share, "A new link for others.", Share, body=NewShare),
-    Resource("DELETE", "/shares/{id}", "admin", _unshare, "Revokes a link and the logins made with it."),
+    Resource(
+        "DELETE", "/shares/{id}", "admin", _unshare, "Revokes a link and the logins made with it."
+    ),
 )

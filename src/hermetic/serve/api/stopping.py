@@ -46,6 +46,14 @@ async def _ids(call: Call, environment: str | None) -> list[str] | None:
 
 
 ROUTES = (
-    Resource("POST", "/stop", "drive", _stop, "Stops what agents run, and holds their calls.", Outcome, body=Stop),
+    Resource(
+        "POST",
+        "/stop",
+        "drive",
+        _stop,
+        "Stops what agents run, and holds their calls.",
+        Outcome,
+        body=Stop,
+    ),
     Resource("POST", "/release", "drive", _release, "Lets agents go on.", Outcome, body=Release),
 )

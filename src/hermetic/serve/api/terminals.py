@@ -24,7 +24,10 @@ class TerminalList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A new terminal. Of one session there is one: a living one in the same directory is returned."""
+    """A new terminal.
+
+    Of one session there is one: a living one in the same directory is returned.
+    """
 
     rows: int | None = None  # 8 to 80
     cols: int | None = None  # 20 to 240
@@ -44,7 +47,9 @@ async def _list(call: Call) -> TerminalList:
     environments = call.console.environments
     everything, _ = await environments.everything()
     found = [
-        TerminalView(environment=known.id, **msgspec.structs.asdict(environments.view_process(known, info)))
+        TerminalView(
+            environment=known.id, **msgspec.structs.asdict(environments.view_process(known, info))
+        )
         for known, info in everything
         if info.personal and info.ending is None
     ]
@@ -54,7 +59,9 @@ async def _list(call: Call) -> TerminalList:
 async def _start(call: Call) -> ProcessView:
     known = await call.console.environments.get(call.path("environment"))
     try:
-        info = await call.console.terminals.start(known.id, **msgspec.structs.asdict(call.body(Wanted)))
+        info = await call.console.terminals.start(
+            known.id, **msgspec.structs.asdict(call.body(Wanted))
+        )
     except TooManyTerminals as error:
         raise Refused(409, "too_many_terminals", str(error)) from None
     return call.console.environments.view_process(known, info)
@@ -67,12 +74,23 @@ async def _restart(call: Call) -> ProcessView:
 
 
 async def _end(call: Call) -> Ended:
-    return Ended(ended=tuple(await call.console.terminals.end(call.path("environment"), call.path("process"))))
+    return Ended(
+        ended=tuple(
+            await call.console.terminals.end(call.path("environment"), call.path("process"))
+        )
+    )
 
 
 ROUTES = (
     Resource("GET", "/terminals", "view", _list, "Running terminals of persons.", TerminalList),
     Resource("POST", TERMINALS, "drive", _start, "Starts a terminal.", ProcessView, body=Wanted),
-    Resource("POST", TERMINAL + "/restart", "drive", _restart, "Closes a terminal and starts it anew.", ProcessView),
+    Resource(
+        "POST",
+        TERMINAL + "/restart",
+        "drive",
+        _restart,
+        "Closes a terminal and starts it anew.",
+        ProcessView,
+    ),
     Resource("DELETE", TERMINAL, "drive", _end, "Closes a terminal with all its processes.", Ended),
 )

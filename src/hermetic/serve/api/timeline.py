@@ -59,7 +59,8 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """Commands and processes, newest first."""
 
     blocks: tuple[Block, ...]
-    unanswered: tuple[str, ...] = ()  # ids of environments whose commands are missing; an event says when they answer
+    # ids of environments whose commands are missing; an event says when they answer
+    unanswered: tuple[str, ...] = ()
 
 
 class WhichBlocks(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +80,9 @@ async def _timeline(call: Call) -> Timeline:
     found = [one for one in everything if _is_wanted(one.info, wanted)]
     found.sort(key=lambda one: one.info.started, reverse=True)
     slots = asyncio.Semaphore(READERS)
-    blocks = await asyncio.gather(*(_block(environments, one, slots) for one in found[: wanted.limit]))
+    blocks = await asyncio.gather(
+        *(_block(environments, one, slots) for one in found[: wanted.limit])
+    )
     return Timeline(blocks=tuple(blocks), unanswered=unanswered)
 
 
@@ -134,7 +137,10 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of output, or a command, with the text. `offset` is the line's first byte; None: the command."""
+    """A line of output, or a command, with the text.
+
+    `offset` is the line's first byte; None: the command.
+    """
 
     environment: str
     process: str
@@ -148,7 +154,8 @@ class Hits(msgspec.Struct, frozen=True, kw_only=True):
 
     hits: tuple[Hit, ...]
     truncated: bool = False
-    unanswered: tuple[str, ...] = ()  # ids of environments that were not searched: they do not answer
+    # ids of environments that were not searched: they do not answer
+    unanswered: tuple[str, ...] = ()
 
 
 async def _search(call: Call) -> Hits:
@@ -190,7 +197,11 @@ class Search:
         at, before = 0, len(self.hits)
         try:
             environment = found.known.attached()
-            while at < found.info.out and not self.is_over and len(self.hits) - before < MOST_HITS_OF_PROCESS:
+            while (
+                at < found.info.out
+                and not self.is_over
+                and len(self.hits) - before < MOST_HITS_OF_PROCESS
+            ):
                 chunk = await environment.read_log(found.info.id, at, limit=SEARCH_PIECE)
                 if not chunk.data:
                     break
@@ -220,11 +231,31 @@ class Search:
 
     def _add(self, found: Found, line: str, offset: int | None) -> None:
         if len(self.hits) < MOST_HITS:
-            where = {"environment": found.known.id, "process": found.info.id, "command": found.info.command}
+            where = {
+                "environment": found.known.id,
+                "process": found.info.id,
+                "command": found.info.command,
+            }
             self.hits.append(Hit(**where, line=last_lines(line, 1, TAIL_WIDTH), offset=offset))
 
 
 ROUTES = (
-    Resource("GET", "/timeline", "view", _timeline, "What ran, newest first.", Timeline, query=WhichBlocks),
-    Resource("GET", "/search", "view", _search, "Commands and output that hold a text.", Hits, query=SearchQuery),
+    Resource(
+        "GET",
+        "/timeline",
+        "view",
+        _timeline,
+        "What ran, newest first.",
+        Timeline,
+        query=WhichBlocks,
+    ),
+    Resource(
+        "GET",
+        "/search",
+        "view",
+        _search,
+        "Commands and output that hold a text.",
+        Hits,
+        query=SearchQuery,
+    ),
 )

@@ -1,7 +1,8 @@
 """The Connect protocol with JSON: single calls, streams of messages in envelopes, errors.
 
-A message of a stream is one byte of flags, four bytes of length, and JSON; the last one has the flag END and may hold
-an error. A single call has plain bodies, and an error is an HTTP status with a code.
+A message of a stream is one byte of flags, four bytes of length, and JSON; the last one has the
+flag END and may hold an error. A single call has plain bodies, and an error is an HTTP status with
+a code.
 """
 
 import base64
@@ -23,9 +24,16 @@ END = 2
 HEAD = struct.Struct(">BI")
 MOST_MESSAGE = 16 << 20  # bytes
 STATUSES = {
-    "invalid_argument": 400, "failed_precondition": 400, "unauthenticated": 401, "permission_denied": 403,
-    "not_found": 404, "already_exists": 409, "unimplemented": 501, "unavailable": 503, "deadline_exceeded": 504,
-}  # fmt: skip
+    "invalid_argument": 400,
+    "failed_precondition": 400,
+    "unauthenticated": 401,
+    "permission_denied": 403,
+    "not_found": 404,
+    "already_exists": 409,
+    "unimplemented": 501,
+    "unavailable": 503,
+    "deadline_exceeded": 504,
+}
 
 _log = logging.getLogger("hermetic.serve")
 
@@ -91,7 +99,10 @@ async def read_messages(request: Request) -> AsyncGenerator[Message, None]:
             while len(unread) >= HEAD.size:
                 flags, length = HEAD.unpack_from(unread)
                 if length > MOST_MESSAGE or flags & 1:
-                    raise RpcError("invalid_argument", f"a message is plain and has at most {MOST_MESSAGE} bytes")
+                    raise RpcError(
+                        "invalid_argument",
+                        f"a message is plain and has at most {MOST_MESSAGE} bytes",
+                    )
                 if len(unread) < HEAD.size + length:
                     break
                 body = bytes(unread[HEAD.size : HEAD.size + length])
@@ -109,7 +120,9 @@ def failed(request: Request, error: RpcError) -> Response:
     """The answer of a call that failed before its first message."""
     if _kind(request) == STREAM:
         return Response(_end(error), media_type=STREAM)
-    return Response(msgspec.json.encode(error.body()), STATUSES.get(error.code, 500), media_type=SINGLE)
+    return Response(
+        msgspec.json.encode(error.body()), STATUSES.get(error.code, 500), media_type=SINGLE
+    )
 
 
 def stream(messages: AsyncIterator[Message]) -> Response:
@@ -148,7 +161,9 @@ def _decoded(body: bytes) -> Message:
     try:
         message = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise RpcError("invalid_argument", "the message is not JSON; other codecs are not known here") from None
+        raise RpcError(
+            "invalid_argument", "the message is not JSON; other codecs are not known here"
+        ) from None
     if not isinstance(message, dict):
         raise RpcError("invalid_argument", "the message is no object")
     return message

@@ -89,7 +89,10 @@ async def list_all(call: Caller) -> Response:
     ]
     if query.get("order") == "asc":
         found.reverse()
-    first, limit = _number(query.get("nextToken"), 0), min(_number(query.get("limit"), LARGEST_PAGE), LARGEST_PAGE)
+    first, limit = (
+        _number(query.get("nextToken"), 0),
+        min(_number(query.get("limit"), LARGEST_PAGE), LARGEST_PAGE),
+    )
     response = _answer([_listed(sandbox) for sandbox in found[first : first + limit]])
     if first + limit < len(found):
         response.headers["x-next-token"] = str(first + limit)
@@ -145,17 +148,28 @@ ROUTES: tuple[tuple[str, str, Callable[[Caller], Awaitable[Response]]], ...] = (
 
 def _created(sandbox: Sandbox) -> dict[str, Any]:
     return {
-        "templateID": sandbox.wanted.template, "sandboxID": sandbox.id, "clientID": CLIENT, "envdVersion": VERSION,
+        "templateID": sandbox.wanted.template,
+        "sandboxID": sandbox.id,
+        "clientID": CLIENT,
+        "envdVersion": VERSION,
         "envdAccessToken": sandbox.token,
-    }  # fmt: skip
+    }
 
 
 def _listed(sandbox: Sandbox) -> dict[str, Any]:
     return {
-        "templateID": sandbox.wanted.template, "sandboxID": sandbox.id, "clientID": CLIENT, "envdVersion": VERSION,
-        "startedAt": _time(sandbox.started), "endAt": _time(sandbox.ends), "state": sandbox.state,
-        "metadata": sandbox.wanted.metadata, "cpuCount": 0, "memoryMB": 0, "diskSizeMB": 0,
-    }  # fmt: skip
+        "templateID": sandbox.wanted.template,
+        "sandboxID": sandbox.id,
+        "clientID": CLIENT,
+        "envdVersion": VERSION,
+        "startedAt": _time(sandbox.started),
+        "endAt": _time(sandbox.ends),
+        "state": sandbox.state,
+        "metadata": sandbox.wanted.metadata,
+        "cpuCount": 0,
+        "memoryMB": 0,
+        "diskSizeMB": 0,
+    }
 
 
 def _time(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """/e2b: routes of E2B's API, and who is let in.
 
-The REST API takes tokens with the scope `e2b` as API keys. The services of a sandbox take the token that its creator
-got with it; URLs of files may be signed with it instead.
+The REST API takes tokens with the scope `e2b` as API keys. The services of a sandbox take the token
+that its creator got with it; URLs of files may be signed with it instead.
 """
 
 import asyncio
@@ -14,7 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, ExecutionError, Unreachable
+from hermetic.contract.errors import (
+    ConfigError,
+    EnvironmentUnavailable,
+    ExecutionError,
+    Unreachable,
+)
 from hermetic.serve.access import too_many
 from hermetic.serve.clients import ClientOptions
 from hermetic.serve.console import Console
@@ -57,27 +62,39 @@ class E2bDoor:
     def routes(self) -> list[BaseRoute]:
         """The routes of the application."""
         rest = [
-            Route(f"{PATH}{path}", self._control(handler), methods=[method]) for method, path, handler in control.ROUTES
+            Route(f"{PATH}{path}", self._control(handler), methods=[method])
+            for method, path, handler in control.ROUTES
         ]
         return [
             *rest,
             Route(f"{PATH}/process.Process/StreamInput", self._stream_input, methods=["POST"]),
             Route(
-                f"{PATH}/process.Process/{{method}}", _rpc(self, processes.CALLS, processes.STREAMS), methods=["POST"]
+                f"{PATH}/process.Process/{{method}}",
+                _rpc(self, processes.CALLS, processes.STREAMS),
+                methods=["POST"],
             ),
-            Route(f"{PATH}/filesystem.Filesystem/{{method}}", _rpc(self, files.CALLS, files.STREAMS), methods=["POST"]),
+            Route(
+                f"{PATH}/filesystem.Filesystem/{{method}}",
+                _rpc(self, files.CALLS, files.STREAMS),
+                methods=["POST"],
+            ),
             Route(f"{PATH}/files", self._files, methods=["GET", "POST"]),
-            Route("/files", self._files, methods=["GET", "POST"]),  # its SDKs leave the path out of signed URLs
+            # its SDKs leave the path out of signed URLs
+            Route("/files", self._files, methods=["GET", "POST"]),
             Route(f"{PATH}/health", self._health, methods=["GET"]),
         ]
 
-    def _control(self, handler: Callable[[Caller], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    def _control(
+        self, handler: Callable[[Caller], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             try:
                 owner = await self._owner(request)
                 return await handler(Caller(request, owner, self._sandboxes, await _body(request)))
             except Refused as refusal:
-                response = refuse(self._console, refusal, request.method, PATH, peer_of(request.client))
+                response = refuse(
+                    self._console, refusal, request.method, PATH, peer_of(request.client)
+                )
                 return _failed(refusal.status, str(refusal), dict(response.headers))
             except Failed as failed:
                 return _failed(failed.status, str(failed))
@@ -95,10 +112,16 @@ class E2bDoor:
         headers = {**request.headers, "authorization": f"Bearer {key}"}
         token = access.authenticate(headers, request.method, {}, peer_of(request.client))
         if not token.grant.allows("e2b"):
-            raise Refused(403, "scope_missing", "The API key needs the scope 'e2b': hermetic serve token --scope e2b")
+            raise Refused(
+                403,
+                "scope_missing",
+                "The API key needs the scope 'e2b': hermetic serve token --scope e2b",
+            )
         if seconds := self._rate.take(token.key):
             raise too_many(seconds)
-        await self._console.peers.check_outside(request.scope.get("client"), request.scope.get("server"))
+        await self._console.peers.check_outside(
+            request.scope.get("client"), request.scope.get("server")
+        )
         return token
 
     def sandbox(self, request: Request, operation: str = "") -> Sandbox:
@@ -115,7 +138,9 @@ class E2bDoor:
         found = self._sandboxes.get(request.headers.get("e2b-sandbox-id", ""))
         if found is None:
             raise Failed(502, NOT_FOUND)
-        if not secrets.compare_digest(found.token.encode(), request.headers.get("x-access-token", "").encode()):
+        if not secrets.compare_digest(
+            found.token.encode(), request.headers.get("x-access-token", "").encode()
+        ):
             raise Failed(401, "the access token of the sandbox is wrong")
         return self._usable(found)
 
@@ -129,7 +154,9 @@ class E2bDoor:
 
     async def _stream_input(self, request: Request) -> Response:
         try:
-            done = await processes.stream_input(self.sandbox(request), connect.read_messages(request))
+            done = await processes.stream_input(
+                self.sandbox(request), connect.read_messages(request)
+            )
         except Failed as failed:
             return _failed(failed.status, str(failed))
         except Exception as error:
@@ -166,7 +193,9 @@ def _rpc(door: E2bDoor, calls: Calls, streams: Streams) -> Callable[[Request], A
         try:
             sandbox, method = door.sandbox(request), request.path_params["method"]
             if method in streams:
-                return connect.stream(streams[method](sandbox, await connect.read_message(request), request.headers))
+                return connect.stream(
+                    streams[method](sandbox, await connect.read_message(request), request.headers)
+                )
             if method not in calls:
                 raise RpcError("unimplemented", f"{method} is not known here")
             return connect.single(await calls[method](sandbox, await connect.read_message(request)))

@@ -68,7 +68,10 @@ async def make_directory(sandbox: Sandbox, message: Message) -> Message:
 
 async def move(sandbox: Sandbox, message: Message) -> Message:
     """Renames a file or a directory."""
-    source, target = resolve(sandbox, message.get("source")), resolve(sandbox, message.get("destination"))
+    source, target = (
+        resolve(sandbox, message.get("source")),
+        resolve(sandbox, message.get("destination")),
+    )
     await _entry(sandbox, source)
     await _run(sandbox, "mkdir", "-p", "--", posixpath.dirname(target))
     await _run(sandbox, "mv", "--", source, target)
@@ -94,7 +97,9 @@ class Watcher:
 
     async def changes(self) -> list[Message]:
         """What was created, written and removed since the last look; the first look has none."""
-        found = {entry.path: entry for entry in await _below(self._sandbox, self._path, self._depth)}
+        found = {
+            entry.path: entry for entry in await _below(self._sandbox, self._path, self._depth)
+        }
         before, self._known = self._known, found
         if before is None:
             return []
@@ -105,7 +110,10 @@ class Watcher:
                 kinds.append((path, "EVENT_TYPE_WRITE"))
             elif found[path] != before[path]:
                 kinds.append((path, "EVENT_TYPE_CHMOD"))
-        return [{"name": posixpath.relpath(path, self._path), "type": kind} for path, kind in sorted(kinds)]
+        return [
+            {"name": posixpath.relpath(path, self._path), "type": kind}
+            for path, kind in sorted(kinds)
+        ]
 
 
 async def create_watcher(sandbox: Sandbox, message: Message) -> Message:
@@ -154,7 +162,9 @@ CALLS: Mapping[str, Callable[[Sandbox, Message], Awaitable[Message]]] = {
     "GetWatcherEvents": watcher_events,
     "RemoveWatcher": remove_watcher,
 }
-STREAMS: Mapping[str, Callable[[Sandbox, Message, Headers], AsyncIterator[Message]]] = {"WatchDir": watch}
+STREAMS: Mapping[str, Callable[[Sandbox, Message, Headers], AsyncIterator[Message]]] = {
+    "WatchDir": watch
+}
 
 
 async def download(sandbox: Sandbox, path: str | None) -> bytes:
@@ -198,7 +208,10 @@ def form_files(kind: str, body: bytes) -> Iterator[tuple[str, bytes]]:
             continue  # the end
         for line in head.decode(errors="replace").split("\r\n"):
             if line.lower().startswith("content-disposition:") and 'filename="' in line:
-                yield line.partition('filename="')[2].rpartition('"')[0].replace("%22", '"'), content
+                yield (
+                    line.partition('filename="')[2].rpartition('"')[0].replace("%22", '"'),
+                    content,
+                )
 
 
 def resolve(sandbox: Sandbox, path: object) -> str:
@@ -214,11 +227,16 @@ def view(entry: Entry) -> Message:
     is_link = stat.S_ISLNK(entry.mode)
     kind = "SYMLINK" if is_link else "DIRECTORY" if stat.S_ISDIR(entry.mode) else "FILE"
     fields: dict[str, Any] = {
-        "name": posixpath.basename(entry.path), "type": f"FILE_TYPE_{kind}", "path": entry.path,
-        "size": str(entry.size), "mode": stat.S_IMODE(entry.mode), "permissions": stat.filemode(entry.mode),
-        "owner": entry.owner, "group": entry.group,
+        "name": posixpath.basename(entry.path),
+        "type": f"FILE_TYPE_{kind}",
+        "path": entry.path,
+        "size": str(entry.size),
+        "mode": stat.S_IMODE(entry.mode),
+        "permissions": stat.filemode(entry.mode),
+        "owner": entry.owner,
+        "group": entry.group,
         "modifiedTime": datetime.fromtimestamp(entry.modified, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }  # fmt: skip
+    }
     return {**fields, "symlinkTarget": entry.target} if is_link else fields
 
 
@@ -235,7 +253,9 @@ async def _entry(sandbox: Sandbox, path: str) -> Entry:
 
 async def _below(sandbox: Sandbox, path: str, depth: int) -> list[Entry]:
     names = [f"{path.rstrip('/')}/", "-mindepth", "1", "-maxdepth", str(depth)]
-    text = await _run(sandbox, "find", *names, "-exec", "stat", "-c", ENTRY, "{}", "+", is_partial=True)
+    text = await _run(
+        sandbox, "find", *names, "-exec", "stat", "-c", ENTRY, "{}", "+", is_partial=True
+    )
     return sorted(await _with_targets(sandbox, _parsed(text)))
 
 
@@ -243,7 +263,9 @@ async def _with_targets(sandbox: Sandbox, entries: list[Entry]) -> list[Entry]:
     links = [entry.path for entry in entries if stat.S_ISLNK(entry.mode)]
     if not links:
         return entries
-    text = await _run(sandbox, "sh", "-c", 'for p; do readlink "$p"; echo //; done', "sh", *links, is_partial=True)
+    text = await _run(
+        sandbox, "sh", "-c", 'for p; do readlink "$p"; echo //; done', "sh", *links, is_partial=True
+    )
     targets = dict(zip(links, text.split("\n//\n"), strict=False))
     return [entry._replace(target=targets.get(entry.path, "")) for entry in entries]
 
@@ -258,7 +280,10 @@ def _parsed(text: str) -> list[Entry]:
 
 
 async def _run(sandbox: Sandbox, *argv: str, is_partial: bool = False) -> str:
-    """The output of a program of the sandbox. Raises OSError; a partial answer is one too if that is enough."""
+    """The output of a program of the sandbox.
+
+    Raises OSError; a partial answer is one too if that is enough.
+    """
     result = await sandbox.environment.session(HELPER).run(
         list(argv), timeout=SECONDS, separate=True, limit=MOST_LISTED
     )

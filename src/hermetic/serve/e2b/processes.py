@@ -21,20 +21,29 @@ SIGNALS = {"SIGNAL_SIGTERM": 15, "SIGNAL_SIGKILL": 9, 15: 15, 9: 9}
 
 
 async def start(sandbox: Sandbox, message: Message, headers: Headers) -> AsyncIterator[Message]:
-    """Starts a process and passes its output on. It runs on without the stream, and ends when its time is over."""
+    """Starts a process and passes its output on.
+
+    It runs on without the stream, and ends when its time is over.
+    """
     config = message.get("process") or {}
     pty, envs = message.get("pty"), config.get("envs") or {}
     size = (pty or {}).get("size") or {}
     process = await sandbox.environment.start(
         [str(config.get("cmd") or ""), *map(str, config.get("args") or ())],
-        pty=pty is not None, rows=int(size.get("rows") or 24), cols=int(size.get("cols") or 80),
-        cwd=config.get("cwd") or None, env={**sandbox.wanted.env_vars, **envs},
-        stdin="pipe" if pty is not None or message.get("stdin", True) else "null", separate=pty is None,
-    )  # fmt: skip
+        pty=pty is not None,
+        rows=int(size.get("rows") or 24),
+        cols=int(size.get("cols") or 80),
+        cwd=config.get("cwd") or None,
+        env={**sandbox.wanted.env_vars, **envs},
+        stdin="pipe" if pty is not None or message.get("stdin", True) else "null",
+        separate=pty is None,
+    )
     started = Started(process, {**config, "envs": envs}, message.get("tag"), asyncio.Event())
     sandbox.processes[process.pid or 0] = started
     milliseconds = headers.get("connect-timeout-ms", "")
-    sandbox.spawn(_attend(sandbox, started, int(milliseconds) / 1000 if milliseconds.isdigit() else None))
+    sandbox.spawn(
+        _attend(sandbox, started, int(milliseconds) / 1000 if milliseconds.isdigit() else None)
+    )
     async with contextlib.aclosing(_events(sandbox, started, 0, 0, headers)) as events:
         async for event in events:
             yield event
@@ -44,7 +53,9 @@ async def connect(sandbox: Sandbox, message: Message, headers: Headers) -> Async
     """Passes the output of a running process on, from now on."""
     started = _find(sandbox, message)
     info = (await sandbox.environment.process(started.process.id)).info
-    async with contextlib.aclosing(_events(sandbox, started, info.out, info.err or 0, headers)) as events:
+    async with contextlib.aclosing(
+        _events(sandbox, started, info.out, info.err or 0, headers)
+    ) as events:
         async for event in events:
             yield event
 
@@ -64,7 +75,9 @@ async def list_processes(sandbox: Sandbox, _: Message) -> Message:
 async def send_input(sandbox: Sandbox, message: Message) -> Message:
     """Types into a process."""
     given = message.get("input") or {}
-    await _find(sandbox, message).process.write(data_of(given, "pty" if "pty" in given else "stdin"))
+    await _find(sandbox, message).process.write(
+        data_of(given, "pty" if "pty" in given else "stdin")
+    )
     return {}
 
 
@@ -103,7 +116,9 @@ async def update(sandbox: Sandbox, message: Message) -> Message:
     """Resizes a terminal."""
     size = (message.get("pty") or {}).get("size") or {}
     if size:
-        await _find(sandbox, message).process.resize(int(size.get("rows") or 24), int(size.get("cols") or 80))
+        await _find(sandbox, message).process.resize(
+            int(size.get("rows") or 24), int(size.get("cols") or 80)
+        )
     return {}
 
 
@@ -186,8 +201,12 @@ async def _events(
     yield {"event": {"end": _end(ending)}}
 
 
-async def _read(sandbox: Sandbox, name: str, log: str, offset: int, pieces: "asyncio.Queue[Any]") -> None:
-    """Hands a log over as the client takes it: what a slow one misses stays in the log, within its bounds."""
+async def _read(
+    sandbox: Sandbox, name: str, log: str, offset: int, pieces: "asyncio.Queue[Any]"
+) -> None:
+    """Hands a log over as the client takes it: what a slow one misses stays in the log, within its
+    bounds.
+    """
     try:
         while True:
             chunk = await sandbox.environment.read_log(log, offset, limit=PIECE, wait=LOOK)
@@ -210,7 +229,12 @@ def _end(ending: Ending) -> Message:
     match ending:
         case Exited(code):
             status = f"exit status {code}"
-            return {"exitCode": code, "exited": True, "status": status, **({"error": status} if code else {})}
+            return {
+                "exitCode": code,
+                "exited": True,
+                "status": status,
+                **({"error": status} if code else {}),
+            }
         case Signalled(number):
             status = f"signal: {number}"
         case _:

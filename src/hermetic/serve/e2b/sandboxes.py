@@ -1,4 +1,6 @@
-"""Sandboxes: environments of an isolating kind with an owner, a time to live, and a token of their own."""
+"""Sandboxes: environments of an isolating kind with an owner, a time to live, and a token of their
+own.
+"""
 
 import asyncio
 import contextlib
@@ -64,7 +66,9 @@ class Started(msgspec.Struct, frozen=True):
 class Sandbox:
     """One sandbox."""
 
-    def __init__(self, owner: Token, wanted: NewSandbox, environment: Environment, home: str) -> None:
+    def __init__(
+        self, owner: Token, wanted: NewSandbox, environment: Environment, home: str
+    ) -> None:
         self.id = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(20))
         self.owner = owner  # the API key that made it
         self.token = secrets.token_hex(20)  # for its processes and files
@@ -105,7 +109,9 @@ class Sandboxes:
 
     def of(self, owner: Token) -> list[Sandbox]:
         """Those of an owner, the newest first."""
-        return [sandbox for sandbox in reversed(self._living.values()) if sandbox.owner.key == owner.key]
+        return [
+            sandbox for sandbox in reversed(self._living.values()) if sandbox.owner.key == owner.key
+        ]
 
     def all(self) -> list[Sandbox]:
         """Those of every owner."""
@@ -187,7 +193,9 @@ class Sandboxes:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _plan(self, wanted: NewSandbox, at_end: Callable[..., object]) -> tuple[str, Mapping[str, Any]]:
+    def _plan(
+        self, wanted: NewSandbox, at_end: Callable[..., object]
+    ) -> tuple[str, Mapping[str, Any]]:
         """The kind and the options of a new one. Raises ConfigError."""
         settings = self._options.settings()
         kind, options = settings.environment.kind, {**settings.options, **self._options.options}
@@ -196,14 +204,17 @@ class Sandboxes:
                 raise ConfigError(f"{name} is not available here; leave it out")
         if wanted.template != BASE:
             if kind not in WITH_IMAGES:
-                raise ConfigError(f"no template {wanted.template!r}: sandboxes of the kind {kind} have none")
+                raise ConfigError(
+                    f"no template {wanted.template!r}: sandboxes of the kind {kind} have none"
+                )
             options["image"] = wanted.template
         if wanted.allow_internet_access is False:
             options["network"] = False
         if kind == "sandbox" and options.get("workspace") is None:
             options["workspace"] = folder = tempfile.mkdtemp(prefix="hermetic-e2b-")
             at_end(shutil.rmtree, folder, ignore_errors=True)
-        options.setdefault("unattended", options.get("lease") or LEASE)  # a killed server leaves nothing
+        # a killed server leaves nothing
+        options.setdefault("unattended", options.get("lease") or LEASE)
         isolation = catalog.find(kind)(options).isolation
         if not (isolation.separate_files and isolation.separate_processes):
             raise ConfigError(NO_ISOLATION)

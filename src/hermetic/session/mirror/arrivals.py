@@ -21,7 +21,8 @@ _CREDENTIALS = re.compile(
     r"|(?:^|/)(?:\.env(?:\..*)?|\.netrc|\.pgpass|\.npmrc|\.pypirc|\.git-credentials|credentials(?:\.json)?"
     r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|[^/]*\.(?:pem|key|p12|pfx))$"
 )
-# What programs of the caller run or obey: git's hooks, settings and what leads to others, and Hermetic's own settings.
+# What programs of the caller run or obey: git's hooks, settings and what leads to others, and
+# Hermetic's own settings.
 _OBEYED = re.compile(
     r"(?:^|/)\.git/(?:(?:hooks|worktrees)(?:/|$)|config(?:\.worktree)?$|commondir$|gitdir$"
     r"|modules/.*(?:hooks(?:/|$)|/config(?:\.worktree)?$|/commondir$))"
@@ -45,9 +46,11 @@ class Arrivals(NamedTuple):
     warn: Warn
 
     def unpack(self, archive: str) -> dict[str, Entry]:
-        """Puts what the archive holds in place; returns each path with its entry. Raises OSError, tarfile.TarError.
+        """Puts what the archive holds in place; returns each path with its entry. Raises OSError,
+        tarfile.TarError.
 
-        What the archive says is not believed: no name leads out, no link is followed, nothing gets more rights.
+        What the archive says is not believed: no name leads out, no link is followed, nothing gets
+        more rights.
         """
         came: dict[str, Entry] = {}
         named = tuple(path.rstrip("/") for path in indirections(self.root))
@@ -72,7 +75,11 @@ class Arrivals(NamedTuple):
         if _CREDENTIALS.search(member.name):
             raise Refused("it may hold credentials")
         is_pointer = parts[-1].lower() == ".git" and not member.isdir()
-        if is_pointer or _OBEYED.search(member.name) or any(lies_in(member.name, path) for path in named):
+        if (
+            is_pointer
+            or _OBEYED.search(member.name)
+            or any(lies_in(member.name, path) for path in named)
+        ):
             raise Refused("programs on this machine would obey it; copy it yourself if you want it")
         if member.issym():
             ends = os.path.normpath(os.path.join(os.path.dirname(member.name), member.linkname))
@@ -116,7 +123,12 @@ class Arrivals(NamedTuple):
         content = tar.extractfile(member)
         assert content is not None, "it is a file"
         reading = Hashing(content)
-        made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd)
+        made = os.open(
+            name,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o600,
+            dir_fd=fd,
+        )
         with open(made, "wb") as file:
             while piece := reading.read(1 << 20):
                 file.write(piece)

@@ -1,4 +1,6 @@
-"""Directories of this machine kept the same in an environment: sent before commands, taken back when it is closed."""
+"""Directories of this machine kept the same in an environment: sent before commands, taken back
+when it is closed.
+"""
 
 import asyncio
 import logging
@@ -35,9 +37,11 @@ _log = logging.getLogger("hermetic.sync")
 
 
 class Mirror:
-    """The directories `sync` (here → there) of one environment. Another process may mirror the same ones.
+    """The directories `sync` (here → there) of one environment. Another process may mirror the same
+    ones.
 
-    Of the directory `profile` only credential files, skills and caches are sent, and nothing of it comes back.
+    Of the directory `profile` only credential files, skills and caches are sent, and nothing of it
+    comes back.
     """
 
     def __init__(self, link: Link, record: EnvironmentRecord, records: Records) -> None:
@@ -76,7 +80,8 @@ class Mirror:
     async def take_back(self) -> None:
         """Takes what commands have changed there. It is finished before a cancelled caller goes on.
 
-        Raises EnvironmentUnavailable when that fails however often it is tried; what is there stays there.
+        Raises EnvironmentUnavailable when that fails however often it is tried; what is there stays
+        there.
         """
         taking = asyncio.ensure_future(self._take_back())
         try:
@@ -146,12 +151,16 @@ class Mirror:
                     str(SYNC_BACK),
                 )
                 await self._files.download(f"{staging}/tar", f"{aside}/tar", most=2 * SYNC_BACK)
-            came = await asyncio.to_thread(Arrivals(here, known, _log.warning).unpack, f"{aside}/tar")
+            came = await asyncio.to_thread(
+                Arrivals(here, known, _log.warning).unpack, f"{aside}/tar"
+            )
         self._write_state({**sent, here: {**known, **came}})
 
     @asynccontextmanager
     async def _staging(self, there: str) -> AsyncIterator[tuple[str, str]]:
-        """The directory there as a whole path, and a private one in it that is taken away afterwards."""
+        """The directory there as a whole path, and a private one in it that is taken away
+        afterwards.
+        """
         name = f"{STAGING}{secrets.token_hex(4)}"
         text = 'cd && mkdir -p -- "$0" && cd -- "$0" && mkdir -m 700 -- "$1" && pwd -P'
         folder = (await self._run("sh", "-c", text, there, name)).removesuffix("\n")

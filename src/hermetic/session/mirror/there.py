@@ -1,12 +1,13 @@
 """Scripts that a mirror runs in the environment, by the python3 there (3.8 or newer).
 
-Both work below a directory by descriptors and follow no link, so that what commands put there leads nowhere else.
+Both work below a directory by descriptors and follow no link, so that what commands put there leads
+nowhere else.
 """
 
 STAGING = ".hermetic-sync-"  # prefix of a mirror's own files, which are never mirrored
 
-# Arguments: directory, and one in it with the archive `tar` and the list `gone` of paths, each ended by a NUL. All
-# content is unpacked before anything is changed: a full disk changes nothing.
+# Arguments: directory, and one in it with the archive `tar` and the list `gone` of paths, each
+# ended by a NUL. All content is unpacked before anything is changed: a full disk changes nothing.
 TAKE_IN = """\
 import contextlib, os, shutil, stat, sys, tarfile
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -78,9 +79,9 @@ for path in sorted(gone, reverse=True):
 move("", top)
 """
 
-# Arguments: directory, one in it with the list `known` of what was sent (path, digest, … each ended by a NUL), where
-# the archive `tar` is made, and the most bytes in that. A digest is the SHA-256 of a file, "link " and a link's target,
-# or "folder".
+# Arguments: directory, one in it with the list `known` of what was sent (path, digest, … each ended
+# by a NUL), where the archive `tar` is made, and the most bytes in that. A digest is the SHA-256 of
+# a file, "link " and a link's target, or "folder".
 GIVE_BACK = f"""\
 import hashlib, os, stat, sys, tarfile
 root, staging, most = sys.argv[1:]

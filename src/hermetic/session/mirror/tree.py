@@ -1,4 +1,6 @@
-"""A directory of this machine as a mirror sees it: what is in it, what has changed, and an archive of that."""
+"""A directory of this machine as a mirror sees it: what is in it, what has changed, and an archive
+of that.
+"""
 
 import hashlib
 import io
@@ -13,7 +15,8 @@ import msgspec
 
 from hermetic.contract.variables import is_text
 
-MTIME = "HERMETIC.mtime"  # header of an archive's member: the time to the nanosecond, as a whole number
+# header of an archive's member: the time to the nanosecond, as a whole number
+MTIME = "HERMETIC.mtime"
 LINK, FOLDER = "link ", "folder"  # digests of what is no file
 
 
@@ -32,12 +35,19 @@ class Entry(msgspec.Struct, frozen=True):
         return other is not None and self == msgspec.structs.replace(other, digest="")
 
 
-def scan(root: str, skipped: str, warn: Callable[[str], None], only: Sequence[str] | None = None) -> dict[str, Entry]:
-    """Path → what is there, folders before what is in them; what is neither file, link nor folder is left out.
+def scan(
+    root: str, skipped: str, warn: Callable[[str], None], only: Sequence[str] | None = None
+) -> dict[str, Entry]:
+    """Path → what is there, folders before what is in them; what is neither file, link nor folder
+    is left out.
 
     With `only`, these files and folders as far as they exist, without links.
     """
-    paths = _names(root, "", skipped) if only is None else [path for path in only if not _passes_a_link(root, path)]
+    paths = (
+        _names(root, "", skipped)
+        if only is None
+        else [path for path in only if not _passes_a_link(root, path)]
+    )
     found: dict[str, Entry] = {}
     for path, entry in _entries(root, paths, skipped):
         if not (is_text(path) and is_text(entry.target)):
@@ -81,12 +91,15 @@ def look(path: str) -> Entry | None:
 
 
 def pack(root: str, changed: Mapping[str, Entry], target: IO[bytes]) -> dict[str, Entry]:
-    """Writes an archive of these paths; returns them with the digests of what was packed. Raises OSError.
+    """Writes an archive of these paths; returns them with the digests of what was packed. Raises
+    OSError.
 
     Folders above a path are in it too: on the other side something else may have taken their place.
     """
     packed: dict[str, Entry] = {}
-    with_folders = dict.fromkeys(one for path in changed for one in accumulate(path.split("/"), "{}/{}".format))
+    with_folders = dict.fromkeys(
+        one for path in changed for one in accumulate(path.split("/"), "{}/{}".format)
+    )
     with tarfile.open(fileobj=target, mode="w:", format=tarfile.PAX_FORMAT) as tar:
         for path in with_folders:
             entry = changed.get(path) or look(os.path.join(root, path))
@@ -102,13 +115,18 @@ def _add(tar: tarfile.TarFile, root: str, path: str, entry: Entry) -> str:
     member.mode, member.mtime = entry.mode, entry.mtime // 10**9
     member.pax_headers = {MTIME: str(entry.mtime)}
     if entry.kind == "file":
-        fd = os.open(os.path.join(root, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(
+            os.path.join(root, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
         with open(fd, "rb") as file:
             member.size = entry.size
             content = Hashing(file)
             tar.addfile(member, content)
             return content.digest.hexdigest()
-    member.type, member.linkname = tarfile.SYMTYPE if entry.kind == "link" else tarfile.DIRTYPE, entry.target
+    member.type, member.linkname = (
+        tarfile.SYMTYPE if entry.kind == "link" else tarfile.DIRTYPE,
+        entry.target,
+    )
     tar.addfile(member)
     return f"{LINK}{entry.target}" if entry.kind == "link" else FOLDER
 

@@ -1,4 +1,6 @@
-"""The programs a command's text starts, as far as the text tells: words past assignments and wrappers."""
+"""The programs a command's text starts, as far as the text tells: words past assignments and
+wrappers.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -99,7 +101,9 @@ class Last(NamedTuple):
 @lru_cache(maxsize=64)
 def statements(command: str) -> tuple[Statement, ...]:
     """The pipelines of the outermost list; none for a text that cannot be read."""
-    return tuple(Statement(tuple(_within(node, 0)), operator) for node, operator in _read(command).items)
+    return tuple(
+        Statement(tuple(_within(node, 0)), operator) for node, operator in _read(command).items
+    )
 
 
 def invocations(command: str) -> list[Invocation]:
@@ -108,7 +112,9 @@ def invocations(command: str) -> list[Invocation]:
 
 
 def last_invocation(command: str) -> Last | None:
-    """The program whose status the text ends with; None when that is a compound, a job or not known."""
+    """The program whose status the text ends with; None when that is a compound, a job or not
+    known.
+    """
     return _last(_read(command), command, 0)
 
 

@@ -1,4 +1,6 @@
-"""Notices of processes: delivered once, also by the next caller when this one dies before a delivery."""
+"""Notices of processes: delivered once, also by the next caller when this one dies before a
+delivery.
+"""
 
 import asyncio
 import contextlib
@@ -57,7 +59,9 @@ async def tail(process: Process, characters: int, show: Show) -> str:
     return shown[-characters:]
 
 
-async def change_wishes(process: Process, changes: Mapping[str, Any], *, claimed: bool = False) -> bool:
+async def change_wishes(
+    process: Process, changes: Mapping[str, Any], *, claimed: bool = False
+) -> bool:
     """Changes the notify options in a process's tag, and keeps concurrent changes of other callers.
 
     `claimed=True` returns False, and changes nothing, when another caller has claimed the process.
@@ -81,7 +85,8 @@ class Pending:
 class Notices:
     """Follows processes and queues notices for the sinks, or else for a stream.
 
-    A notice counts as delivered when every sink has returned, or when the stream's reader asks for the next one.
+    A notice counts as delivered when every sink has returned, or when the stream's reader asks for
+    the next one.
     """
 
     def __init__(self, show: Show, sinks: Sequence[Sink] = ()) -> None:
@@ -229,15 +234,17 @@ class Notices:
             self._is_delivering = False
 
     async def _give(self, pending: Pending) -> bool:
-        """Records that a delivery begins: should we die during it, the next caller marks the notice as repeated.
+        """Records that a delivery begins: should we die during it, the next caller marks the notice
+        as repeated.
 
-        False when it is not ours to deliver any more, or when its environment does not respond: then it is queued
-        again.
+        False when it is not ours to deliver any more, or when its environment does not respond:
+        then it is queued again.
         """
         try:
             async with asyncio.timeout(pending.patience):
                 is_ours = await pending.giving()
-        except BaseException as error:  # no reader waits any more, or its environment does not respond
+        # no reader waits any more, or its environment does not respond
+        except BaseException as error:
             self._waiting.appendleft(pending)
             if not isinstance(error, TimeoutError):
                 raise
@@ -263,7 +270,9 @@ class Notices:
             if late:
                 await asyncio.wait(late)
 
-    def _run(self, work: Record, among: "set[asyncio.Task[None]] | None" = None) -> "asyncio.Task[None]":
+    def _run(
+        self, work: Record, among: "set[asyncio.Task[None]] | None" = None
+    ) -> "asyncio.Task[None]":
         async def quietly() -> None:
             with contextlib.suppress(ExecutionError):  # the environment is gone with its tags
                 await work()
@@ -278,7 +287,8 @@ class Notices:
 class Reporter:
     """Reports on one process, and records deliveries in its tag.
 
-    Of several connected callers one reports: the one that started the process, or after its death one that claims it.
+    Of several connected callers one reports: the one that started the process, or after its death
+    one that claims it.
     """
 
     def __init__(self, notices: Notices, process: Process, wishes: NotifyOptions) -> None:
@@ -300,7 +310,9 @@ class Reporter:
             self._is_ours = True
             async with self._reporting():
                 if wishes.watch and not wishes.told:
-                    await self._search(Watch(wishes.watch, wishes.searched, wishes.strikes, wishes.matches))
+                    await self._search(
+                        Watch(wishes.watch, wishes.searched, wishes.strikes, wishes.matches)
+                    )
                 ending = await self._process.wait()
             await self._notices.unattended(self._process.id)
             self._is_over = True
@@ -312,7 +324,8 @@ class Reporter:
                 await self._tell_end(ending)
             else:
                 await self._settle()
-        except ExecutionError:  # the environment is gone or released: the next one that opens it follows anew
+        # the environment is gone or released: the next one that opens it follows anew
+        except ExecutionError:
             self._forget()
             raise
 
@@ -328,7 +341,9 @@ class Reporter:
         await change_wishes(self._process, changes)
 
     async def _give(self, name: str) -> bool:
-        """Records that the delivery of a notice begins; False when it is not ours any more, or was seen."""
+        """Records that the delivery of a notice begins; False when it is not ours any more, or was
+        seen.
+        """
         if self._is_lost or (self._is_seen and name == "completed"):
             return False
         self.wishes = msgspec.structs.replace(self.wishes, given=name)
@@ -411,20 +426,33 @@ class Reporter:
             await asyncio.sleep(self.wishes.every)
             shown = await self._tail(PROGRESS_CHARACTERS)
             age = round(self._process.info.duration)  # reports of the next caller have other ids
-            self._tell("progress", f"still runs; the end of its output:\n{shown}", id=f"progress-{age}", output=shown)
+            self._tell(
+                "progress",
+                f"still runs; the end of its output:\n{shown}",
+                id=f"progress-{age}",
+                output=shown,
+            )
 
     async def _tell_end(self, ending: Ending) -> None:
         output = "" if isinstance(ending, Lost) else await self._tail(FINAL_OUTPUT)
         name, code = type(ending).__name__.lower(), ending.exit_code
         text = f"ended ({name}, exit code {code}); the end of its output:\n{output}"
-        self._tell("completed", text, taken=self._finish, exit_code=code, ending=name, output=output)
+        self._tell(
+            "completed", text, taken=self._finish, exit_code=code, ending=name, output=output
+        )
 
     async def _tail(self, characters: int) -> str:
         await self._process.status()
         return await tail(self._process, characters, self._notices.show)
 
-    def _tell(self, kind: Kind, text: str, *, id: str = "", taken: Record = nothing, **more: Any) -> None:
-        command, process, name = self._notices.show(self._process.info.command, ""), self._process.id, id or kind
+    def _tell(
+        self, kind: Kind, text: str, *, id: str = "", taken: Record = nothing, **more: Any
+    ) -> None:
+        command, process, name = (
+            self._notices.show(self._process.info.command, ""),
+            self._process.id,
+            id or kind,
+        )
         notice = Notice(
             kind=kind,
             task_id=self.wishes.task,
@@ -439,13 +467,20 @@ class Reporter:
 
 
 async def _persist(sink: Sink, notice: Notice) -> None:
-    """Returns when the sink has taken the notice; failed deliveries are retried with growing pauses."""
+    """Returns when the sink has taken the notice; failed deliveries are retried with growing
+    pauses.
+    """
     pause = DELIVERY_PAUSE
     while True:
         try:
             await sink(notice)
             return
         except Exception as error:  # the caller's own function, or the network's failure
-            _log.warning("a notice of %s could not be delivered: %r; next try in %g s", notice.task_id, error, pause)
+            _log.warning(
+                "a notice of %s could not be delivered: %r; next try in %g s",
+                notice.task_id,
+                error,
+                pause,
+            )
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST_DELIVERY_PAUSE)

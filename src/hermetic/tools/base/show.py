@@ -14,7 +14,8 @@ from hermetic.redaction.redactor import Redactor
 from hermetic.redaction.screens import hide
 from hermetic.tools.base.invocations import Invocation, invocations
 
-# A control string ends at the first of these, finished or not. None crosses a line end, so lines stay countable.
+# A control string ends at the first of these, finished or not. None crosses a line end, so lines
+# stay countable.
 _STRING = r"[^\n\x07\x18\x1a\x1b\x80-\x9f]*+"
 _SEQUENCE = re.compile(
     rf"""
@@ -35,7 +36,8 @@ _STEP = re.compile(r"[\r\x08]|\x1b\[[02]?K|\x9b[02]?K")
 
 
 def strip(text: str) -> str:
-    """The text without control sequences in 7-bit or 8-bit form; the number of lines stays the same.
+    """The text without control sequences in 7-bit or 8-bit form; the number of lines stays the
+    same.
 
     The content of a control string is removed with it only where the string is ended.
     """
@@ -45,10 +47,11 @@ def strip(text: str) -> str:
 
 
 def settle(text: str) -> str:
-    """The text stripped of control sequences, each line as a terminal shows it after its last character.
+    """The text stripped of control sequences, each line as a terminal shows it after its last
+    character.
 
-    Carriage returns, backspaces and erased lines are followed. Movements to other lines are not: a screen shows
-    those. The number of lines stays the same.
+    Carriage returns, backspaces and erased lines are followed. Movements to other lines are not: a
+    screen shows those. The number of lines stays the same.
     """
     if "\r" not in text and "\x08" not in text:
         return strip(text)
@@ -84,7 +87,8 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Files that a model reads in order to write them again, and whose assignments are code rather than settings.
+# Files that a model reads in order to write them again, and whose assignments are code rather than
+# settings.
 _CODE = _words("""
     .py .pyi .ipynb .js .mjs .cjs .jsx .ts .tsx .vue .svelte .go .rs .c .h .cc .cpp .hpp .cs .java
     .kt .kts .scala .swift .m .mm .rb .php .pl .pm .lua .r .jl .ex .exs .erl .hs .ml .clj .dart
@@ -107,7 +111,9 @@ _VARIABLES_ENDINGS = (".env", ".tfvars", ".key", ".ppk", ".p8")
 _KEY_NAMES = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "ssh_host_")
 _VARIABLES_IN = ((".kube", "config"), (".docker", "config.json"), (".m2", "settings.xml"))
 
-_READERS = _words("cat head tail sed less more bat batcat nl tac grep egrep fgrep rg ag diff sdiff colordiff cut")
+_READERS = _words(
+    "cat head tail sed less more bat batcat nl tac grep egrep fgrep rg ag diff sdiff colordiff cut"
+)
 _GIT_READS = _words("diff show log blame grep cat-file stash")
 _BESIDES = _words("cd echo printf ls true wc sort uniq pwd test [ : clear tr")
 _DECLARE = _words("set export declare typeset readonly")
@@ -126,7 +132,10 @@ _SHOWS_VARIABLES = [
 
 
 def content_of_command(command: str) -> Content:
-    """What the command prints: `environment` when anything in it lists variables, `code` when all of it reads code."""
+    """What the command prints:
+
+    `environment` when anything in it lists variables, `code` when all of it reads code.
+    """
     calls = invocations(command)
     if any(_lists_variables(call) for call in calls):
         return "environment"
@@ -154,7 +163,9 @@ def _lists_variables(call: Invocation) -> bool:
         return True
     if name in _REMOTE and not {"env", "printenv", "export"}.isdisjoint(arguments):
         return True
-    if any(name == row[0] and all(word in arguments for word in row[1:]) for row in _SHOWS_VARIABLES):
+    if any(
+        name == row[0] and all(word in arguments for word in row[1:]) for row in _SHOWS_VARIABLES
+    ):
         return True
     return any(content_of_file(word) == "environment" for word in arguments if _is_path(word))
 
@@ -182,7 +193,9 @@ def _is_path(word: str) -> bool:
 
 
 class Show:
-    """Shows texts to a model, whole or in parts; a part that ends within a known secret is not taken for all of it."""
+    """Shows texts to a model, whole or in parts; a part that ends within a known secret is not
+    taken for all of it.
+    """
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self.redactor = redactor  # None: secrets are shown
@@ -194,7 +207,9 @@ class Show:
         """The text that this command printed; for the text of a command itself pass ""."""
         if self.redactor is None:
             return settle(text)
-        return self.redactor.redact(settle(text), content_of_command(command) if command else "output")
+        return self.redactor.redact(
+            settle(text), content_of_command(command) if command else "output"
+        )
 
     def join(self, before: str, text: str) -> str:
         """The text without the rest of a secret that began in the text before it."""

@@ -1,4 +1,6 @@
-"""One caller of the tools: its environment, its limits, its interruption, and what it relies on from call to call."""
+"""One caller of the tools: its environment, its limits, its interruption, and what it relies on
+from call to call.
+"""
 
 import asyncio
 import inspect
@@ -71,7 +73,10 @@ class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
     kill_grace: float = KILL_GRACE  # seconds
 
     def waiting(self, timeout: float | None) -> tuple[float, str]:
-        """How long a call with this timeout waits, and a note where that is less. Raises InvalidArgument."""
+        """How long a call with this timeout waits, and a note where that is less.
+
+        Raises InvalidArgument.
+        """
         if timeout is None:
             return self.foreground, ""
         if not timeout > 0:
@@ -82,7 +87,10 @@ class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
         most = max(self.longest_foreground, self.foreground)
         if timeout <= most:
             return timeout, ""
-        return most, f"a timeout of {timeout:g} s is more than the {most:g} s that a call may wait; used that"
+        return (
+            most,
+            f"a timeout of {timeout:g} s is more than the {most:g} s that a call may wait; used that",
+        )
 
 
 class Recent(OrderedDict[K, V]):
@@ -100,7 +108,9 @@ class Recent(OrderedDict[K, V]):
 
 
 class History:
-    """A task's last environment, its shell's directory there, the processes started, and notes not yet delivered."""
+    """A task's last environment, its shell's directory there, the processes started, and notes not
+    yet delivered.
+    """
 
     def __init__(self) -> None:
         self.resident = ""  # of that environment; "" before the first call
@@ -112,7 +122,9 @@ class History:
         return f"<History in {self.resident or 'no environment'}: {len(self.started)} processes>"
 
     def meet(self, resident: str, start: str, *, separate_files: bool) -> bool:
-        """Records this call's environment, whose sessions begin in `start`; True if it replaces another one."""
+        """Records this call's environment, whose sessions begin in `start`; True if it replaces
+        another one.
+        """
         before, self.resident = self.resident, resident
         if before in ("", resident):
             return False
@@ -175,7 +187,8 @@ class Task:
         self.history = history
         self.caller = caller  # which toolbox this is
         self.is_scripted = is_scripted  # a script calls, not a model: repeated calls are allowed
-        self.script_tools = script_tools  # that a script of this call may use; None: all that are offered
+        # that a script of this call may use; None: all that are offered
+        self.script_tools = script_tools
         self.interrupted = Interruption()
         # Borrows the environment around its sandbox; None: there is no sandbox.
         self.outside = outside
@@ -187,13 +200,19 @@ class Task:
         return f"<Task {self.id!r}>"
 
     @asynccontextmanager
-    async def environment(self, judge: Judge | None = None, borrow: Borrow | None = None) -> AsyncIterator[Environment]:
-        """Its environment, or one borrowed otherwise, for a block; opened if necessary. Raises Interrupted.
+    async def environment(
+        self, judge: Judge | None = None, borrow: Borrow | None = None
+    ) -> AsyncIterator[Environment]:
+        """Its environment, or one borrowed otherwise, for a block; opened if necessary. Raises
+        Interrupted.
 
-        `judge` decides first, and for a new environment before it is opened: what it refuses costs nothing.
+        `judge` decides first, and for a new environment before it is opened: what it refuses costs
+        nothing.
         """
         borrowing = (borrow or self._borrow)()
-        environment = await self.interruptible(self._enter(borrowing, None if self.gate is None else judge))
+        environment = await self.interruptible(
+            self._enter(borrowing, None if self.gate is None else judge)
+        )
         try:
             self._check_held()  # it was opened, and a person may have been asked meanwhile
             yield environment
@@ -201,7 +220,9 @@ class Task:
             await borrowing.__aexit__(None, None, None)
 
     async def _enter(self, borrowing: Borrowing, judge: Judge | None) -> Environment:
-        """The borrowed environment, once the judge has allowed the call; a person may have to be asked."""
+        """The borrowed environment, once the judge has allowed the call; a person may have to be
+        asked.
+        """
         if judge is None:
             return await borrowing.__aenter__()
         async with self.alive():
@@ -232,7 +253,10 @@ class Task:
                 await self.interruptible(judge(environment))
 
     async def interruptible(self, work: Awaitable[T]) -> T:
-        """The result of the work. Raises Interrupted, the work cancelled, if the call is interrupted first."""
+        """The result of the work.
+
+        Raises Interrupted, the work cancelled, if the call is interrupted first.
+        """
         if self.interrupted.is_set():
             if inspect.iscoroutine(work):
                 work.close()  # it never begins
@@ -268,7 +292,9 @@ class Task:
             try:
                 report(self.id)
             except Exception:  # the caller's own function: the call goes on without it
-                logging.getLogger(__name__).exception("on_activity failed; next call in %g s", ACTIVITY)
+                logging.getLogger(__name__).exception(
+                    "on_activity failed; next call in %g s", ACTIVITY
+                )
 
         timer = loop.call_later(ACTIVITY, tick)
         try:

@@ -1,4 +1,7 @@
-"""Rate limits of notices on matching lines, for one process and for all. Pure: the caller passes the time."""
+"""Rate limits of notices on matching lines, for one process and for all.
+
+Pure: the caller passes the time.
+"""
 
 import re
 from collections import deque
@@ -29,12 +32,16 @@ class LineMatch(NamedTuple):
 class Watch:
     """Searches output line by line for substrings; at most one match is reported per gap."""
 
-    def __init__(self, patterns: tuple[str, ...], searched: int = 0, strikes: int = 0, matches: int = 0) -> None:
+    def __init__(
+        self, patterns: tuple[str, ...], searched: int = 0, strikes: int = 0, matches: int = 0
+    ) -> None:
         self.searched = searched  # bytes of output: whole lines, the last one perhaps unfinished
         self.strikes = strikes  # consecutive gaps with suppressed matches
         self.matches = matches  # reported
         self.is_over = matches >= NOTICE_MATCHES  # too many of either: nothing is reported any more
-        self._patterns = [(pattern, pattern.encode("utf-8", "surrogateescape")) for pattern in patterns]
+        self._patterns = [
+            (pattern, pattern.encode("utf-8", "surrogateescape")) for pattern in patterns
+        ]
         in_a_line = [re.escape(wanted) for _, wanted in self._patterns if b"\n" not in wanted]
         self._any = re.compile(b"|".join(in_a_line) or rb"(?!)")
         self._line = b""
@@ -57,7 +64,9 @@ class Watch:
         self._line, self.searched = b"", offset
 
     def _find(self, text: bytes) -> tuple[list[bytes], int]:
-        """The first lines with a pattern in them, as many as are reported, and how many there are in all."""
+        """The first lines with a pattern in them, as many as are reported, and how many there are
+        in all.
+        """
         lines, count, at = [], 0, 0
         while match := self._any.search(text, at):
             at = text.find(b"\n", match.end())
@@ -87,14 +96,18 @@ class Watch:
 
 
 class Breaker:
-    """Circuit breaker for the matches of all processes: after too many there is silence for a while."""
+    """Circuit breaker for the matches of all processes: after too many there is silence for a
+    while.
+    """
 
     def __init__(self) -> None:
         self._times: deque[float] = deque()
         self._silent_until: float | None = None
 
     def pass_on(self, now: float) -> Literal["tell", "silence", "drop", "resume"]:
-        """What to do with a match: report it; begin a silence; drop it; report it and the end of the silence."""
+        """What to do with a match: report it; begin a silence; drop it; report it and the end of
+        the silence.
+        """
         if self._silent_until is not None and now < self._silent_until:
             return "drop"
         resumes, self._silent_until = self._silent_until is not None, None

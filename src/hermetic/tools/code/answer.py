@@ -7,7 +7,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from hermetic.contract.command import Result
-from hermetic.contract.endings import Cancelled, Exited, Lost, OutOfMemory, Signalled, TimedOut, Yielded
+from hermetic.contract.endings import (
+    Cancelled,
+    Exited,
+    Lost,
+    OutOfMemory,
+    Signalled,
+    TimedOut,
+    Yielded,
+)
 from hermetic.contract.tool import Fields
 from hermetic.session.output import HEAD_PART, cut_to_characters
 from hermetic.tools.base.task import AFTER_LOSS
@@ -18,7 +26,8 @@ Clean = Callable[[str], str]
 
 STDERR = "--- stderr ---\n"
 INTERRUPTED = "[interrupted by the user; the script and all it started were ended]"
-# Bytes beyond a cut that are looked at: a secret that begins before it is known only by what comes behind.
+# Bytes beyond a cut that are looked at: a secret that begins before it is known only by what comes
+# behind.
 SLACK = 4096
 
 
@@ -31,11 +40,16 @@ class Printed(NamedTuple):
 
 
 def shown(printed: Printed, budget: int, clean: Clean, more: str = "") -> str:
-    """At most `budget` bytes of it, cleaned; where it was cut a line says how much is missing, and `more`."""
+    """At most `budget` bytes of it, cleaned; where it was cut a line says how much is missing, and
+    `more`.
+    """
     if printed.omitted is None and len(printed.data) <= budget:
         return clean(_text(printed.data))
     at = len(printed.data) if printed.omitted is None else printed.omitted[0]
-    before, after = printed.data[:at], printed.data if printed.omitted is None else printed.data[at:]
+    before, after = (
+        printed.data[:at],
+        printed.data if printed.omitted is None else printed.data[at:],
+    )
     head = before[: int(budget * HEAD_PART)]
     room = budget - len(head)
     cut = cut_to_characters(head, after[-room:] if room else b"", printed.total)
@@ -45,7 +59,9 @@ def shown(printed: Printed, budget: int, clean: Clean, more: str = "") -> str:
     first = _start(clean, cut.data[:start], before[: start + SLACK])
     last = _end(clean, cut.data[start:], after[-(printed.total - end + SLACK) :])
     gap = "" if not first or first.endswith("\n") else "\n"
-    return f"{first}{gap}[{end - start:,} of {printed.total:,} bytes are left out here.{more}]\n{last}"
+    return (
+        f"{first}{gap}[{end - start:,} of {printed.total:,} bytes are left out here.{more}]\n{last}"
+    )
 
 
 def _start(clean: Clean, wanted: bytes, longer: bytes) -> str:
@@ -62,7 +78,9 @@ def _common(one: str, other: str) -> str:
     """The start that both have."""
     if other.startswith(one):
         return one
-    same = next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    same = next(
+        (at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None
+    )
     return one[:same] if same is not None else min(one, other, key=len)
 
 
@@ -70,7 +88,9 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def answer_of(result: Result, calls: ScriptCalls, limits: CodeLimits, show: Callable[[str], str]) -> Fields:
+def answer_of(
+    result: Result, calls: ScriptCalls, limits: CodeLimits, show: Callable[[str], str]
+) -> Fields:
     """All fields of a script that has begun."""
     out = Printed(result.data, result.omitted, result.total_bytes)
     err = Printed(result.stderr_data or b"", result.stderr_omitted, result.stderr_bytes)
@@ -115,9 +135,15 @@ def _ending(result: Result, calls: ScriptCalls, complaints: str) -> Fields:
     if isinstance(ending, Yielded):
         return {"status": "yielded", "session_id": ending.process_id}
     if calls.is_spamming:
-        return {"status": "error", "error": f"ended: {calls.refused} of its tool calls had been refused"}
+        return {
+            "status": "error",
+            "error": f"ended: {calls.refused} of its tool calls had been refused",
+        }
     if isinstance(ending, TimedOut):
-        return {"status": "timeout", "error": f"killed after {ending.after:g} s, with all it had started"}
+        return {
+            "status": "timeout",
+            "error": f"killed after {ending.after:g} s, with all it had started",
+        }
     if isinstance(ending, Cancelled):
         return {"status": "interrupted", "error": "interrupted by the user"}
     last = complaints.strip().rpartition("\n")[2]

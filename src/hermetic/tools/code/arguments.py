@@ -47,10 +47,14 @@ class CodeArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `execute_code`."""
 
     code: Annotated[str, about("The Python script. What it prints is the answer.")]
-    timeout: Annotated[float | None, about("Seconds the script may take; the default is also the most.")] = None
+    timeout: Annotated[
+        float | None, about("Seconds the script may take; the default is also the most.")
+    ] = None
     on_timeout: Annotated[
         Literal["kill", "yield"],
-        about("What becomes of a script that outlives its time: it is ended, or goes on as a process."),
+        about(
+            "What becomes of a script that outlives its time: it is ended, or goes on as a process."
+        ),
     ] = "kill"
 
 
@@ -79,7 +83,9 @@ def description(stubs: Sequence[Stub], limits: CodeLimits) -> str:
     preferred = [name for name in ("web_search", "terminal") if name in names]
     shown = (preferred + [name for name in names if name not in preferred])[:2]
     return _ABOUT.format(
-        example=f"from hermetic_tools import {', '.join(shown)}" if shown else "import hermetic_tools",
+        example=f"from hermetic_tools import {', '.join(shown)}"
+        if shown
+        else "import hermetic_tools",
         tools=listed or "  (no tools can be called)",
         terminal="terminal is foreground only. " if "terminal" in names else "",
         time=limits.time,

@@ -1,4 +1,6 @@
-"""Connections of programs in an environment to this process: each is a channel with its own handler."""
+"""Connections of programs in an environment to this process: each is a channel with its own
+handler.
+"""
 
 import asyncio
 import contextlib
@@ -47,7 +49,10 @@ class Channel:
         return self._frames.pop(0)
 
     async def send(self, data: bytes) -> bool:
-        """Sends bytes; returns when the program has read them, or nearly. False: it has disconnected."""
+        """Sends bytes; returns when the program has read them, or nearly.
+
+        False: it has disconnected.
+        """
         if len(data) <= SHORT:
             self._link.tell(self._bridging, {"channel": self._number}, data)
             return not self.is_over
@@ -63,15 +68,22 @@ class Channel:
         """Closes the connection: the program sees its end."""
         if not self.is_over:
             self.end()
-            call = Call({"op": "say", "channel": self._number, "end": True}, answers.said, repeats=False)
+            call = Call(
+                {"op": "say", "channel": self._number, "end": True}, answers.said, repeats=False
+            )
             with contextlib.suppress(EnvironmentUnavailable):  # it has ended with the environment
                 self._link.send(call).cancel()
 
     def feed(self, data: bytes) -> None:
-        """Takes received bytes. Raises FrameError when they are no frames, or more than one call."""
+        """Takes received bytes.
+
+        Raises FrameError when they are no frames, or more than one call.
+        """
         self._frames += self._reader.feed(data)
         waiting = len(self._frames)
-        if waiting > 1 and (waiting > UNREAD_FRAMES or sum(len(frame.body) for frame in self._frames) > UNREAD):
+        if waiting > 1 and (
+            waiting > UNREAD_FRAMES or sum(len(frame.body) for frame in self._frames) > UNREAD
+        ):
             raise FrameError("more than one call at a time")
         self._wake()
 

@@ -54,7 +54,11 @@ class ScriptCalls:
     """Serves one script. Its messages are validated before they are used."""
 
     def __init__(
-        self, call: Dispatch, stubs: Mapping[str, Stub], limits: CodeLimits, tell: Callable[[str], object]
+        self,
+        call: Dispatch,
+        stubs: Mapping[str, Stub],
+        limits: CodeLimits,
+        tell: Callable[[str], object],
     ) -> None:
         self._call = call
         self._stubs = stubs  # by the tool's name
@@ -88,7 +92,10 @@ class ScriptCalls:
             await channel.send(pack_frame(ERROR, 0, {"message": message}))
 
     async def _serve_one(self, channel: Channel) -> bool:
-        """Serves one call; False when the program has disconnected. Its arguments count until it is answered."""
+        """Serves one call; False when the program has disconnected.
+
+        Its arguments count until it is answered.
+        """
         pieces: list[bytes] = []
         size = 0
         try:
@@ -102,14 +109,18 @@ class ScriptCalls:
                 if not asked.more:
                     body = b"".join(pieces)
                     pieces.clear()
-                    return await self._send(channel, await self._answer(asked, body if len(body) == size else None))
+                    return await self._send(
+                        channel, await self._answer(asked, body if len(body) == size else None)
+                    )
         finally:
             self._gathered -= size
         return False
 
     async def _answer(self, asked: ScriptRequest, body: bytes | None) -> Mapping[str, Any] | None:
         if body is None:
-            return self._refuse(f"the arguments are longer than {self._limits.gathered:,} bytes; write a file instead")
+            return self._refuse(
+                f"the arguments are longer than {self._limits.gathered:,} bytes; write a file instead"
+            )
         if asked.tool:
             return await self._use(asked.tool, _arguments.decode(body))
         if asked.do == "progress":
@@ -122,9 +133,13 @@ class ScriptCalls:
     async def _use(self, name: str, arguments: dict[str, Any]) -> Mapping[str, Any]:
         if name not in self._stubs:
             available = ", ".join(self._stubs) or "none"
-            return self._refuse(f"the tool {name!r} cannot be called from a script; available: {available}")
+            return self._refuse(
+                f"the tool {name!r} cannot be called from a script; available: {available}"
+            )
         if self.made >= self._limits.calls:
-            return self._refuse(f"{self.made} tool calls were made, the most of one script; print what you have")
+            return self._refuse(
+                f"{self.made} tool calls were made, the most of one script; print what you have"
+            )
         self.made += 1
         started = time.monotonic()
         entry: Fields = {"tool": name, "arguments": _shown(arguments)}
@@ -140,12 +155,19 @@ class ScriptCalls:
     def _fitted(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments that a script may give, with no more time than the script has left."""
         dropped = DROPPED.get(name)
-        given = {key: value for key, value in arguments.items() if key not in dropped} if dropped else arguments
+        given = (
+            {key: value for key, value in arguments.items() if key not in dropped}
+            if dropped
+            else arguments
+        )
         schema = self._stubs[name].parameters["properties"].get("timeout")
         if self.deadline is None or schema is None:
             return given
         left = max(0.001, self.deadline - time.monotonic())
-        asked = next((one for one in (given.get("timeout"), schema.get("default")) if one is not None), FOREGROUND)
+        asked = next(
+            (one for one in (given.get("timeout"), schema.get("default")) if one is not None),
+            FOREGROUND,
+        )
         if isinstance(asked, int | float) and left < asked:
             kinds = {kind.get("type") for kind in (schema, *schema.get("anyOf", ()))}
             given["timeout"] = left if "number" in kinds else math.ceil(left)
@@ -160,10 +182,19 @@ class ScriptCalls:
     def _attach(self, file: AttachedFile, size: int) -> Fields:
         """`size` is that of its names, too: the answer holds them as well."""
         if self._files_bytes + size + FILE_COST > self._limits.files:
-            return self._refuse(f"{self._limits.files:,} bytes of files are the most of one script; print its path")
+            return self._refuse(
+                f"{self._limits.files:,} bytes of files are the most of one script; print its path"
+            )
         self._files_bytes += size + FILE_COST
         data = base64.b64encode(file.data).decode()
-        self.files.append({"name": file.name, "media_type": file.media_type, "bytes": len(file.data), "data": data})
+        self.files.append(
+            {
+                "name": file.name,
+                "media_type": file.media_type,
+                "bytes": len(file.data),
+                "data": data,
+            }
+        )
         return {}
 
     def _refuse(self, why: str) -> Fields:
@@ -184,7 +215,8 @@ class ScriptCalls:
 def _shown(arguments: Mapping[str, Any]) -> str:
     """The start of the arguments, for the log."""
     short = {
-        name: value[:SHOWN_ARGUMENTS] if isinstance(value, str | bytes) else value for name, value in arguments.items()
+        name: value[:SHOWN_ARGUMENTS] if isinstance(value, str | bytes) else value
+        for name, value in arguments.items()
     }
     try:
         return msgspec.json.encode(short).decode()[:SHOWN_ARGUMENTS]
@@ -200,7 +232,9 @@ def _packed(value: object) -> bytes:
 
 
 def _sendable(value: object) -> object:
-    """The value with text for what a frame cannot carry: huge numbers, lone surrogates, other Python objects."""
+    """The value with text for what a frame cannot carry: huge numbers, lone surrogates, other
+    Python objects.
+    """
     if isinstance(value, Mapping):
         return {str(_sendable(key)): _sendable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -226,14 +260,18 @@ class _PerCall:
 
 
 class Silence:
-    """Drops what is printed to stdout between `begin` and `end` of a call, and nothing else of the program's."""
+    """Drops what is printed to stdout between `begin` and `end` of a call, and nothing else of the
+    program's.
+    """
 
     def __init__(self) -> None:
         self._calls = 0
         self._stdout: _PerCall | None = None
 
     def begin(self) -> Token[bool]:
-        """For one call: its task, tasks that it starts, and functions that it runs by `asyncio.to_thread`."""
+        """For one call: its task, tasks that it starts, and functions that it runs by
+        `asyncio.to_thread`.
+        """
         if not self._calls:
             self._stdout = _PerCall(sys.stdout)
             sys.stdout = self._stdout

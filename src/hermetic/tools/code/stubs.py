@@ -1,4 +1,6 @@
-"""The modules that scripts import: for each tool a typed and documented function, written from its schema."""
+"""The modules that scripts import: for each tool a typed and documented function, written from its
+schema.
+"""
 
 import __future__
 
@@ -21,14 +23,25 @@ from hermetic.link.archive import READABLE_BY_ALL, codec_source
 
 # Arguments that a script's call may not give: it waits for its answer, and has no terminal.
 DROPPED: Mapping[str, frozenset[str]] = {
-    "terminal": frozenset({"background", "pty", "notify_on_complete", "watch_patterns", "check_interval"})
+    "terminal": frozenset(
+        {"background", "pty", "notify_on_complete", "watch_patterns", "check_interval"}
+    )
 }
 # Positional arguments in their order; all others are keyword-only.
 ORDER: Mapping[str, Sequence[str]] = {
     "terminal": ("command", "timeout", "workdir"),
     "read_file": ("path", "offset", "limit"),
     "write_file": ("path", "content"),
-    "search_files": ("pattern", "target", "path", "file_glob", "limit", "offset", "output_mode", "context"),
+    "search_files": (
+        "pattern",
+        "target",
+        "path",
+        "file_glob",
+        "limit",
+        "offset",
+        "output_mode",
+        "context",
+    ),
     "patch": ("path", "old_string", "new_string", "replace_all", "mode", "patch"),
     "web_search": ("query", "limit"),
     "web_extract": ("urls",),
@@ -38,7 +51,14 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {"terminal": {"on_timeout": "kill"}}
 
 _INSIDE = Path(__file__).parent / "inside"
 _LAZY = "from __future__ import annotations\n"
-_KINDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None", "object": "dict"}
+_KINDS = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "null": "None",
+    "object": "dict",
+}
 
 
 class Stub(NamedTuple):
@@ -73,7 +93,9 @@ def stub_of(tool: Tool[Any], taken: Container[str] = ()) -> Stub:
     """The function for one tool."""
     parameters = tool.parameters()
     dropped = DROPPED.get(tool.name, frozenset())
-    properties = {name: schema for name, schema in parameters["properties"].items() if name not in dropped}
+    properties = {
+        name: schema for name, schema in parameters["properties"].items() if name not in dropped
+    }
     parameters = {**parameters, "properties": properties}
     required = [name for name in parameters.get("required", ()) if name in properties]
     by_place = [name for name in ORDER.get(tool.name, properties) if name in properties]
@@ -91,7 +113,9 @@ def stub_of(tool: Tool[Any], taken: Container[str] = ()) -> Stub:
     function = identifier(tool.name, taken)
     signature = f"{function}({', '.join(words)}) -> dict"
     source = _source(tool, signature, properties, spelled)
-    return Stub(tool.name, function, signature, source, tool.description.strip(), tool.answers, parameters)
+    return Stub(
+        tool.name, function, signature, source, tool.description.strip(), tool.answers, parameters
+    )
 
 
 def _spelled(properties: Iterable[str]) -> dict[str, str]:
@@ -126,8 +150,14 @@ def identifier(name: str, taken: Container[str] = ()) -> str:
     return plain
 
 
-def _source(tool: Tool[Any], signature: str, properties: Mapping[str, Any], spelled: Mapping[str, str]) -> str:
-    lines = [f"{spelled[name]}: {text}" for name, schema in properties.items() if (text := schema.get("description"))]
+def _source(
+    tool: Tool[Any], signature: str, properties: Mapping[str, Any], spelled: Mapping[str, str]
+) -> str:
+    lines = [
+        f"{spelled[name]}: {text}"
+        for name, schema in properties.items()
+        if (text := schema.get("description"))
+    ]
     answers = [f"Answers {tool.answers}"] if tool.answers else []
     doc = "\n\n".join([tool.description.strip(), *(["\n".join(lines)] if lines else []), *answers])
     body = textwrap.indent(_quoted(doc), "    ")
@@ -148,7 +178,11 @@ def _parameter(word: str, schema: Mapping[str, Any], is_required: bool, meant: o
     if is_required:
         return typed
     default = schema.get("default") if meant is None else meant
-    return f"{typed} = {default!r}" if default is not None or "None" in typed else f"{typed} | None = None"
+    return (
+        f"{typed} = {default!r}"
+        if default is not None or "None" in typed
+        else f"{typed} | None = None"
+    )
 
 
 def _type(schema: Mapping[str, Any]) -> str:
@@ -166,7 +200,9 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 # -- modules
 def boot() -> str:
-    """The program of a script's interpreter: it reads the rest from standard input and runs the script."""
+    """The program of a script's interpreter: it reads the rest from standard input and runs the
+    script.
+    """
     return _inside("boot")
 
 
@@ -200,7 +236,9 @@ def script_input(script: str, variables: Mapping[str, str]) -> bytes:
 
 
 def _compiled(name: str, text: str) -> bytes:
-    """The module without the import that says how annotations are meant: it would be the slowest one of a script."""
+    """The module without the import that says how annotations are meant: it would be the slowest
+    one of a script.
+    """
     plain = text.replace(_LAZY, "\n", 1)
     flags = __future__.annotations.compiler_flag if plain != text else 0
     return marshal.dumps(compile(plain, name, "exec", flags, dont_inherit=True))

@@ -9,7 +9,12 @@ from weakref import WeakKeyDictionary
 
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Yielded
-from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument, NotPermitted
+from hermetic.contract.errors import (
+    EnvironmentUnavailable,
+    ExecutionError,
+    InvalidArgument,
+    NotPermitted,
+)
 from hermetic.contract.notice import NotifyOptions, write_wishes
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
@@ -20,7 +25,14 @@ from hermetic.tools.code.answer import SLACK, answer_of
 from hermetic.tools.code.arguments import CodeArguments, CodeOptions, description
 from hermetic.tools.code.bridge import Bridge
 from hermetic.tools.code.serving import ScriptCalls, Silence
-from hermetic.tools.code.stubs import ScriptModules, Stub, boot, module_source, script_input, stubs_of
+from hermetic.tools.code.stubs import (
+    ScriptModules,
+    Stub,
+    boot,
+    module_source,
+    script_input,
+    stubs_of,
+)
 
 # (task, stream, bytes) as they come.
 Printed = Callable[[str, Literal["stdout", "stderr"], bytes], object]
@@ -132,7 +144,9 @@ class CodeMode:
                 on_timeout=asked.on_timeout,
             )
             async with task.alive():
-                result = await self._begin(environment, bridge, script, task, calls, prepared.modules)
+                result = await self._begin(
+                    environment, bridge, script, task, calls, prepared.modules
+                )
             answer = answer_of(result, calls, limits, lambda text: task.show(text, ""))
             if isinstance(result.ending, Yielded):
                 answer["pid"] = result.process.pid
@@ -152,7 +166,9 @@ class CodeMode:
         calls: ScriptCalls,
         modules: ScriptModules,
     ) -> Result:
-        """What came of it; the modules are sent again where others have taken their place meanwhile."""
+        """What came of it; the modules are sent again where others have taken their place
+        meanwhile.
+        """
         limit = self._options.limits.stdout + 2 * SLACK
         try:
             return await self._until_stopped(environment, script, limit, task, calls)
@@ -164,11 +180,20 @@ class CodeMode:
         return await self._until_stopped(environment, script, limit, task, calls)
 
     async def _until_stopped(
-        self, environment: Environment, script: ScriptStart, limit: int, task: Task, calls: ScriptCalls
+        self,
+        environment: Environment,
+        script: ScriptStart,
+        limit: int,
+        task: Task,
+        calls: ScriptCalls,
     ) -> Result:
         """Runs the script until its end, an interruption, or too many refused calls."""
         stop, printed = calls.is_over, self._printed
-        takers = None if printed is None else (partial(printed, task.id, "stdout"), partial(printed, task.id, "stderr"))
+        takers = (
+            None
+            if printed is None
+            else (partial(printed, task.id, "stdout"), partial(printed, task.id, "stderr"))
+        )
         task.interrupted.callbacks.add(stop.set)
         try:
             if task.interrupted.is_set():
@@ -177,8 +202,13 @@ class CodeMode:
         finally:
             task.interrupted.callbacks.discard(stop.set)
 
-    async def _socket(self, environment: Environment, bridge: Bridge, modules: ScriptModules) -> str:
-        """Where scripts connect. It is the same as long as the environment lives, which then has the modules too."""
+    async def _socket(
+        self, environment: Environment, bridge: Bridge, modules: ScriptModules
+    ) -> str:
+        """Where scripts connect.
+
+        It is the same as long as the environment lives, which then has the modules too.
+        """
         socket, known = self._known_there.get(environment, ("", ""))
         if known != modules.name:
             await send_modules(environment, modules.name, modules.data)
@@ -186,16 +216,22 @@ class CodeMode:
             self._known_there[environment] = socket, modules.name
         return socket
 
-    async def _leave(self, task: Task, process: Process, bridge: Bridge, calls: ScriptCalls) -> None:
+    async def _leave(
+        self, task: Task, process: Process, bridge: Bridge, calls: ScriptCalls
+    ) -> None:
         """The script goes on as one of the task's processes, and can still call tools."""
         calls.deadline = None
         task.history.started[process.id] = "a script of execute_code"
-        await process.set_tag(write_wishes(NotifyOptions(task=task.id, caller=task.caller, origin="yielded")))
+        await process.set_tag(
+            write_wishes(NotifyOptions(task=task.id, caller=task.caller, origin="yielded"))
+        )
         going_on = asyncio.ensure_future(self._go_on(task, process, bridge, calls.is_over))
         self._going_on.add(going_on)
         going_on.add_done_callback(self._going_on.discard)
 
-    async def _go_on(self, task: Task, process: Process, bridge: Bridge, is_over: asyncio.Event) -> None:
+    async def _go_on(
+        self, task: Task, process: Process, bridge: Bridge, is_over: asyncio.Event
+    ) -> None:
         try:
             async with (
                 task.environment(borrow=self._borrow(task)),
@@ -210,9 +246,15 @@ class CodeMode:
             await bridge.close()
 
     def _offered(self, only: Collection[str] | None = None) -> tuple[Tool[Any], ...]:
-        """The tools that scripts may call, in the order of their names; of these `only` some, where it is given."""
+        """The tools that scripts may call, in the order of their names; of these `only` some, where
+        it is given.
+        """
         allowed = [names for names in (self._options.tools, only) if names is not None]
-        found = [tool for tool in self._tools() if tool.name != NAME and all(tool.name in names for names in allowed)]
+        found = [
+            tool
+            for tool in self._tools()
+            if tool.name != NAME and all(tool.name in names for names in allowed)
+        ]
         return tuple(sorted(found, key=lambda tool: tool.name))
 
     def _prepare(self, only: Collection[str] | None) -> Prepared:
@@ -221,7 +263,9 @@ class CodeMode:
         prepared = self._prepared.get(tools)
         if prepared is None:
             stubs = stubs_of(tools)
-            prepared = self._prepared[tools] = Prepared(stubs, ScriptModules(module_source(stubs.values())))
+            prepared = self._prepared[tools] = Prepared(
+                stubs, ScriptModules(module_source(stubs.values()))
+            )
         return prepared
 
     def _description(self) -> str:
@@ -238,4 +282,6 @@ def _check(asked: CodeArguments) -> None:
     if not asked.code.strip():
         raise InvalidArgument("code is empty; give the text of a Python script", argument="code")
     if asked.timeout is not None and not asked.timeout > 0:
-        raise InvalidArgument(f"timeout must be seconds above zero, not {asked.timeout:g}", argument="timeout")
+        raise InvalidArgument(
+            f"timeout must be seconds above zero, not {asked.timeout:g}", argument="timeout"
+        )

@@ -1,7 +1,7 @@
 """Matches a block whose first and last lines are right while lines between them differ.
 
-Such a block matches only where the edit leaves the differing lines unchanged: nothing is removed that the edit
-does not name.
+Such a block matches only where the edit leaves the differing lines unchanged: nothing is removed
+that the edit does not name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,7 +54,9 @@ def _stretches(keys: Sequence[str], wanted: Sequence[str]) -> Iterator[tuple[int
     slack = max(2, len(wanted) // 4)
     tried = 0
     for first in (at for at, key in enumerate(keys) if key == wanted[0]):
-        for last in range(first + max(2, len(wanted) - slack), min(len(keys), first + len(wanted) + slack) + 1):
+        for last in range(
+            first + max(2, len(wanted) - slack), min(len(keys), first + len(wanted) + slack) + 1
+        ):
             if keys[last - 1] == wanted[-1] and tried < MOST_TRIED:
                 tried += 1
                 yield first, last

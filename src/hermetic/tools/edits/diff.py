@@ -16,7 +16,10 @@ Change = tuple[int, int, int, int]  # lines [i1, i2) of the old text became [j1,
 
 
 def unified_diff(old_path: str | None, new_path: str | None, old: str, new: str) -> str:
-    """The diff of one file; a path of None is a file that is not there. "" where nothing but a name changed."""
+    """The diff of one file; a path of None is a file that is not there.
+
+    "" where nothing but a name changed.
+    """
     olds, news = split_lines(old), split_lines(new)
     groups = list(_groups(_changes(olds, news), len(olds), len(news)))
     if not groups:
@@ -63,7 +66,9 @@ def _changes(olds: list[str], news: list[str]) -> Iterator[Change]:
 
 
 def _pairs(ours: list[str], theirs: list[str]) -> int:
-    """How many lines of one side are equal to one of the other: what a comparison goes through, again and again."""
+    """How many lines of one side are equal to one of the other: what a comparison goes through,
+    again and again.
+    """
     counts = Counter(theirs)
     return sum(counts[line] for line in ours)
 

@@ -22,7 +22,10 @@ class Encoding(msgspec.Struct, frozen=True):
     mark: bytes = b""  # the byte order mark that the file begins with
 
     def encode(self, text: str) -> bytes:
-        """The bytes of a file. Raises EditRefused for a character that this encoding does not have."""
+        """The bytes of a file.
+
+        Raises EditRefused for a character that this encoding does not have.
+        """
         errors = "surrogateescape" if self.name == "utf-8" else "strict"
         try:
             return self.mark + text.encode(self.name, errors)
@@ -42,9 +45,13 @@ def decode(data: bytes) -> tuple[str, Encoding]:
             try:
                 return data[len(mark) :].decode(name), Encoding(name, mark)
             except UnicodeDecodeError:
-                raise EditRefused(f"it begins like {name} text and is not", reason="binary") from None
+                raise EditRefused(
+                    f"it begins like {name} text and is not", reason="binary"
+                ) from None
     if b"\0" in data:
-        raise EditRefused("it is a binary file; change it with a program in the terminal", reason="binary")
+        raise EditRefused(
+            "it is a binary file; change it with a program in the terminal", reason="binary"
+        )
     text = data.decode("utf-8", "surrogateescape")
     if _is_mostly_utf8(text):
         return text, Encoding()

@@ -1,4 +1,6 @@
-"""Applies the hunks of a patch: each is located by its lines, by the @@ hints above, and by the order."""
+"""Applies the hunks of a patch: each is located by its lines, by the @@ hints above, and by the
+order.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -56,7 +58,11 @@ def _splice(lines: list[str], hunk: Hunk, cursor: int, taken: list[Splice]) -> S
     found = _found(lines, hunk)
     free = [splice for splice in found if not any(_overlap(splice, other) for other in taken)]
     if found and not free:
-        raise _refused(hunk, "its lines are changed by another hunk of this patch; make one of them", "conflict")
+        raise _refused(
+            hunk,
+            "its lines are changed by another hunk of this patch; make one of them",
+            "conflict",
+        )
     return _chosen(lines, hunk, free, cursor)
 
 
@@ -74,7 +80,10 @@ def _found(lines: list[str], hunk: Hunk) -> list[Splice]:
             starts.append(number)
         if starts:
             return [Splice(at, at + size, _becomes(lines[at : at + size], hunk)) for at in starts]
-    return [Splice(block.first, block.last, block.becomes) for block in near_blocks(lines, hunk.old, hunk.new)]
+    return [
+        Splice(block.first, block.last, block.becomes)
+        for block in near_blocks(lines, hunk.old, hunk.new)
+    ]
 
 
 def _becomes(heres: list[str], hunk: Hunk) -> list[str]:
@@ -99,7 +108,9 @@ def _written(texts: list[str], indents: Indentation, line_end: str) -> list[str]
 def _chosen(lines: list[str], hunk: Hunk, found: list[Splice], cursor: int) -> Splice:
     if not found:
         old = "\n".join(hunk.old)
-        raise _refused(hunk, explain("".join(lines), old, "\n".join(hunk.new), "the hunk's text"), "missing")
+        raise _refused(
+            hunk, explain("".join(lines), old, "\n".join(hunk.new), "the hunk's text"), "missing"
+        )
     if hunk.at_end:
         last = len("".join(lines).rstrip().split("\n")) if "".join(lines).strip() else 0
         ends = [splice for splice in found if splice.last >= last]
@@ -118,13 +129,18 @@ def _chosen(lines: list[str], hunk: Hunk, found: list[Splice], cursor: int) -> S
     if len(found) > 1:
         why = f"its lines stand in {len(found)} places, at lines {_numbers(found)}; "
         raise _refused(
-            hunk, why + "add lines around them, or an @@ line with the function or heading above", "ambiguous"
+            hunk,
+            why + "add lines around them, or an @@ line with the function or heading above",
+            "ambiguous",
         )
     return found[0]
 
 
 def _below_hints(lines: list[str], hunk: Hunk, found: list[Splice]) -> list[Splice]:
-    """Those in the section that the hints name; where there are none, those after it. Raises EditRefused."""
+    """Those in the section that the hints name; where there are none, those after it.
+
+    Raises EditRefused.
+    """
     try:
         tops = _tops(lines, hunk)
     except EditRefused:
@@ -135,12 +151,19 @@ def _below_hints(lines: list[str], hunk: Hunk, found: list[Splice]) -> list[Spli
     below = within or [s for s in found if any(s.last > top for top in tops)]
     if not below:
         hint = hunk.hints[-1]
-        raise _refused(hunk, f"its lines stand at line {_numbers(found)}, which is not below {hint!r}", "missing")
+        raise _refused(
+            hunk,
+            f"its lines stand at line {_numbers(found)}, which is not below {hint!r}",
+            "missing",
+        )
     return below
 
 
 def _tops(lines: list[str], hunk: Hunk) -> list[int]:
-    """The lines that the hints lead to; each hint is looked for below the one before it. Raises EditRefused."""
+    """The lines that the hints lead to; each hint is looked for below the one before it.
+
+    Raises EditRefused.
+    """
     tops, ends = [-1], [len(lines)]
     for hint in hunk.hints:
         below = [
@@ -151,7 +174,11 @@ def _tops(lines: list[str], hunk: Hunk) -> list[int]:
         tops = sorted(set(below))
         ends = [_section_end(lines, top) for top in tops]
         if not tops:
-            raise _refused(hunk, f"no line is {hint!r}; give after @@ a line of the file as it stands", "missing")
+            raise _refused(
+                hunk,
+                f"no line is {hint!r}; give after @@ a line of the file as it stands",
+                "missing",
+            )
     return tops
 
 
@@ -169,7 +196,11 @@ def _section_end(lines: Sequence[str], top: int) -> int:
     depth = len(indentation(lines[top]).expandtabs(4))
     for number in range(top + 1, len(lines)):
         content = lines[number].strip()
-        if content and len(indentation(lines[number]).expandtabs(4)) <= depth and not content.startswith(_SAME_SECTION):
+        if (
+            content
+            and len(indentation(lines[number]).expandtabs(4)) <= depth
+            and not content.startswith(_SAME_SECTION)
+        ):
             return number
     return len(lines)
 
@@ -190,8 +221,12 @@ def _place_to_add(lines: list[str], hunk: Hunk) -> int:
 
 
 def _numbers(found: list[Splice]) -> str:
-    return ", ".join(str(splice.first + 1) for splice in found[:8]) + (" …" if len(found) > 8 else "")
+    return ", ".join(str(splice.first + 1) for splice in found[:8]) + (
+        " …" if len(found) > 8 else ""
+    )
 
 
 def _refused(hunk: Hunk, why: str, reason: str) -> EditRefused:
-    return EditRefused(f"the hunk at line {hunk.number} of the patch: {why}", reason=reason, argument="patch")
+    return EditRefused(
+        f"the hunk at line {hunk.number} of the patch: {why}", reason=reason, argument="patch"
+    )

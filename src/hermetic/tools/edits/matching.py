@@ -1,6 +1,8 @@
-"""Finds a text in a file by nine strategies, from exact to tolerant; the first one with a match decides.
+"""Finds a text in a file by nine strategies, from exact to tolerant; the first one with a match
+decides.
 
-Five of them are normalisers: what remains of the old text is searched for in what remains of the file.
+Five of them are normalisers: what remains of the old text is searched for in what remains of the
+file.
 """
 
 import re
@@ -15,7 +17,17 @@ from hermetic.tools.edits.lines import DASHES, INVISIBLE, QUOTES, SPACES, fold, 
 from hermetic.tools.edits.merging import Indentation
 
 MOST_LOOSE = 10_000  # characters of an old text that tolerant strategies search for
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "`": "`", "\\": "\\", "/": "/", "$": "$"}
+_ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    '"': '"',
+    "'": "'",
+    "`": "`",
+    "\\": "\\",
+    "/": "/",
+    "$": "$",
+}
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _WORD = re.compile(r"\w")
 _LINE_REST = re.compile(r"[ \t]*\r?(?:\n|\Z)")
@@ -39,7 +51,8 @@ class Normaliser(NamedTuple):
     whole_lines: bool = False  # only whole lines match
 
     def find(self, text: str, old: str, *, lines: bool = False) -> Iterator[tuple[int, int]]:
-        """The ranges of the text that equal `old`; with `lines=True` those of whole lines, overlapping ones too.
+        """The ranges of the text that equal `old`; with `lines=True` those of whole lines,
+        overlapping ones too.
 
         A range does not begin or end within a word.
         """
@@ -49,7 +62,9 @@ class Normaliser(NamedTuple):
         origin = _Origin(self, ended) if at >= 0 else None
         while origin is not None and at >= 0:
             start, end = origin.range(at, at + len(wanted))
-            found = self._fitted(text, start, min(end, len(text)), old, wanted, lines or self.whole_lines)
+            found = self._fitted(
+                text, start, min(end, len(text)), old, wanted, lines or self.whole_lines
+            )
             if found is not None:
                 yield found
             at = key.find(wanted, at + (1 if lines or found is None else len(wanted)))
@@ -111,7 +126,9 @@ _BLANKS = f" \t{SPACES}{INVISIBLE}"
 NORMALISERS = {
     "exact": Normaliser(re.compile(r"\r\n"), _line_end),
     "line_ends": Normaliser(re.compile(_LINE_END), _line_end),
-    "trimmed_lines": Normaliser(re.compile(f"{_LINE_END}|{_INDENT}"), _line_end, " \t", whole_lines=True),
+    "trimmed_lines": Normaliser(
+        re.compile(f"{_LINE_END}|{_INDENT}"), _line_end, " \t", whole_lines=True
+    ),
     "whitespace": Normaliser(re.compile(rf"{_LINE_END}|{_INDENT}|(?P<run>[ \t]++)"), _run, " \t"),
     "typography": Normaliser(
         re.compile(
@@ -161,7 +178,11 @@ def shifted(text: str, old: str, new: str) -> list[Match]:
     if sum(line != "\n" for line in olds) < 2:
         return []
     matches = _loose("trimmed_lines", text, old, new)
-    return [found for found in matches if Indentation(olds, split_lines(text[found.start : found.end])).is_shift]
+    return [
+        found
+        for found in matches
+        if Indentation(olds, split_lines(text[found.start : found.end])).is_shift
+    ]
 
 
 def escapes(text: str, old: str, new: str) -> list[Match]:
@@ -188,7 +209,9 @@ def boundary(text: str, old: str, new: str) -> list[Match]:
 def block(text: str, old: str, new: str) -> list[Match]:
     """The first and the last line, and much of what is between; the edit leaves alone what differs."""
     lines = split_lines(text)
-    found = near_blocks(lines, split_lines(old.replace("\r\n", "\n")), split_lines(new.replace("\r\n", "\n")))
+    found = near_blocks(
+        lines, split_lines(old.replace("\r\n", "\n")), split_lines(new.replace("\r\n", "\n"))
+    )
     starts = [0, *accumulate(map(len, lines))] if found else []
     result = []
     for near in found:

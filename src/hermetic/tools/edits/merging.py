@@ -1,7 +1,7 @@
 """The lines of a match that differs from the old text of an edit, after the edit.
 
-Lines that the edit does not change keep the file's white space, line ends and quotes. Changed lines come from the
-edit, indented as the match is.
+Lines that the edit does not change keep the file's white space, line ends and quotes. Changed lines
+come from the edit, indented as the match is.
 """
 
 import re
@@ -45,26 +45,38 @@ class Indentation:
             return indent.removeprefix(self._removed) if indent.startswith(self._removed) else ""
         if (scaled := self._scaled(indent)) is not None:
             return scaled
-        known = max((prefix for prefix in self._known if indent.startswith(prefix)), key=len, default=None)
+        known = max(
+            (prefix for prefix in self._known if indent.startswith(prefix)), key=len, default=None
+        )
         return indent if known is None else self._known[known] + indent[len(known) :]
 
     def _scaled(self, indent: str) -> str | None:
-        """Tabs for spaces, or another width, by the shallowest and the deepest known line; None without such a rule."""
+        """Tabs for spaces, or another width, by the shallowest and the deepest known line; None
+        without such a rule.
+        """
         written = {character for here in self._known for character in here}
         there = {character for other in self._known.values() for character in other}
         if len(written) != 1 or len(there) != 1 or set(indent) - written:
             return None
         points = {(len(here), len(other)) for here, other in self._known.items()}
         (x0, y0), *_, (x1, y1) = sorted(points | {(0, 0)} if len(points) == 1 else points)
-        if x1 == x0 or y1 <= y0 or any((y - y0) * (x1 - x0) != (x - x0) * (y1 - y0) for x, y in points):
+        if (
+            x1 == x0
+            or y1 <= y0
+            or any((y - y0) * (x1 - x0) != (x - x0) * (y1 - y0) for x, y in points)
+        ):
             return None
         steps, rest = divmod((len(indent) - x0) * (y1 - y0), x1 - x0)
         return None if rest or y0 + steps < 0 else there.pop() * (y0 + steps)
 
 
 def _common_prefix_added(pairs: Sequence[Pair]) -> str | None:
-    """The text that stands before each of the first to make the second; None where there is no such text."""
-    added = {there[: len(there) - len(here)] if there.endswith(here) else None for here, there in pairs}
+    """The text that stands before each of the first to make the second; None where there is no such
+    text.
+    """
+    added = {
+        there[: len(there) - len(here)] if there.endswith(here) else None for here, there in pairs
+    }
     return added.pop() if len(added) == 1 else None
 
 
@@ -77,14 +89,18 @@ def merge(
     line_end: str,
     starts_line: bool = True,
 ) -> list[str] | None:
-    """The file's lines `heres` after the edit; None where the edit changes a line that is not there.
+    """The file's lines `heres` after the edit; None where the edit changes a line that is not
+    there.
 
-    `places` has for each old line the number of the same line in `heres`. All lines of the result end with a line
-    end. `starts_line=False`: the first line is a part of one.
+    `places` has for each old line the number of the same line in `heres`. All lines of the result
+    end with a line end. `starts_line=False`: the first line is a part of one.
     """
     known = [at for at, place in enumerate(places) if place is not None and (at or starts_line)]
     indents = Indentation([olds[at] for at in known], [heres[places[at] or 0] for at in known])
-    plain, plain_new = [bare(line).rstrip() for line in olds], [bare(line).rstrip() for line in news]
+    plain, plain_new = (
+        [bare(line).rstrip() for line in olds],
+        [bare(line).rstrip() for line in news],
+    )
     result: list[str] = []
     position = 0
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, plain, plain_new, False).get_opcodes():
@@ -102,7 +118,9 @@ def merge(
                 content = indents.move(bare(news[j]))
             if i2 - i1 == j2 - j1:
                 old, here = olds[i1 + j - j1], heres[stretch[0] + j - j1]
-                is_same_depth = indentation(old) == indentation(news[j]) and here.strip() and news[j].strip()
+                is_same_depth = (
+                    indentation(old) == indentation(news[j]) and here.strip() and news[j].strip()
+                )
                 if is_same_depth and (starts_line or i1 + j > j1):
                     content = indentation(here) + content.lstrip(" \t")
                 content = _carried(old, here, content)

@@ -13,12 +13,20 @@ from hermetic.tools.edits.v4a import Add, Delete, Operation, Update
 
 def paths_of(operations: Sequence[Operation]) -> list[str]:
     """Every path that the operations touch, once each."""
-    named = [path for one in operations for path in (one.path, one.to if isinstance(one, Update) else None) if path]
+    named = [
+        path
+        for one in operations
+        for path in (one.path, one.to if isinstance(one, Update) else None)
+        if path
+    ]
     return list(dict.fromkeys(named))
 
 
 def plan(operations: Sequence[Operation], files: Mapping[str, bytes | None]) -> list[Change]:
-    """One change for each file that is another afterwards, in the order they are named. Raises EditRefused."""
+    """One change for each file that is another afterwards, in the order they are named.
+
+    Raises EditRefused.
+    """
     now = dict(files)
     sources: dict[str, str] = {}
     for operation in operations:
@@ -26,7 +34,10 @@ def plan(operations: Sequence[Operation], files: Mapping[str, bytes | None]) -> 
             _do(operation, now, sources)
         except EditRefused as error:
             raise EditRefused(
-                f"{operation.path}: {error}", reason=error.reason, path=operation.path, argument="patch"
+                f"{operation.path}: {error}",
+                reason=error.reason,
+                path=operation.path,
+                argument="patch",
             ) from None
     changes = [
         Change(path=path, before=files[path], after=now[path], source=sources.get(path))
@@ -34,7 +45,9 @@ def plan(operations: Sequence[Operation], files: Mapping[str, bytes | None]) -> 
         if now[path] != files[path]
     ]
     if not changes:
-        raise EditRefused("the patch would leave every file as it is", reason="unchanged", argument="patch")
+        raise EditRefused(
+            "the patch would leave every file as it is", reason="unchanged", argument="patch"
+        )
     return changes
 
 
@@ -42,28 +55,39 @@ def _do(operation: Operation, now: dict[str, bytes | None], sources: dict[str, s
     content = now[operation.path]
     if isinstance(operation, Add):
         if content is not None:
-            raise EditRefused("it is there already; update it, or delete it in this patch first", reason="conflict")
+            raise EditRefused(
+                "it is there already; update it, or delete it in this patch first",
+                reason="conflict",
+            )
         now[operation.path] = operation.text.encode("utf-8", "surrogateescape")
     elif content is None:
-        raise EditRefused("there is no such file; look for its right path, or add it", reason="missing")
+        raise EditRefused(
+            "there is no such file; look for its right path, or add it", reason="missing"
+        )
     elif isinstance(operation, Delete):
         now[operation.path] = None
     else:
         _update(operation, content, now, sources)
 
 
-def _update(operation: Update, content: bytes, now: dict[str, bytes | None], sources: dict[str, str]) -> None:
+def _update(
+    operation: Update, content: bytes, now: dict[str, bytes | None], sources: dict[str, str]
+) -> None:
     if operation.hunks:
         text, encoding = decode(content)
         updated = encoding.encode(apply_hunks(text, operation.hunks))
         if updated == content and operation.to is None:
             raise EditRefused("the patch would leave it as it is", reason="unchanged")
         content = updated
-    if operation.to is None or posixpath.normpath(operation.to) == posixpath.normpath(operation.path):
+    if operation.to is None or posixpath.normpath(operation.to) == posixpath.normpath(
+        operation.path
+    ):
         now[operation.path] = content
         return
     if now[operation.to] is not None:
-        raise EditRefused(f"{operation.to} is there already; move it to another name", reason="conflict")
+        raise EditRefused(
+            f"{operation.to} is there already; move it to another name", reason="conflict"
+        )
     now[operation.path], now[operation.to] = None, content
     sources[operation.to] = sources.pop(operation.path, operation.path)
 

@@ -24,19 +24,27 @@ class Replaced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replace(text: str, old: str, new: str, *, replace_all: bool = False) -> Replaced:
-    """The text with `new` for `old`. Raises EditRefused, which says where `old` may be or what differs."""
+    """The text with `new` for `old`.
+
+    Raises EditRefused, which says where `old` may be or what differs.
+    """
     if not old:
         raise EditRefused(
-            "old_string is empty; give the text to replace, or write the file as a whole", reason="malformed"
+            "old_string is empty; give the text to replace, or write the file as a whole",
+            reason="malformed",
         )
     if old == new:
-        raise EditRefused("old_string and new_string are the same; nothing would change", reason="unchanged")
+        raise EditRefused(
+            "old_string and new_string are the same; nothing would change", reason="unchanged"
+        )
     strategy, found = find(text, old, new)
     if not found:
         raise EditRefused(explain(text, old, new), reason="missing")
     if len(found) > 1 and (not replace_all or strategy == "block"):
         raise EditRefused(_ambiguous(text, found, strategy), reason="ambiguous")
-    places = list(_apart(found if strategy == "exact" else [_to_line_end(text, place) for place in found]))
+    places = list(
+        _apart(found if strategy == "exact" else [_to_line_end(text, place) for place in found])
+    )
     result = _put(text, places)
     if result == text:
         raise EditRefused(
@@ -59,7 +67,11 @@ def _apart(found: list[Match]) -> Iterator[Match]:
 def _to_line_end(text: str, place: Match) -> Match:
     """With the white space that ends its last line, so that a line which stays keeps it."""
     rest = _REST.match(text, place.end)
-    return place if rest is None or text[place.start : place.end] == place.old else place._replace(end=rest.end())
+    return (
+        place
+        if rest is None or text[place.start : place.end] == place.old
+        else place._replace(end=rest.end())
+    )
 
 
 def _line_numbers(text: str, places: list[Match]) -> Iterator[int]:
@@ -79,7 +91,10 @@ def _put(text: str, places: list[Match]) -> str:
 
 
 def _becomes(text: str, place: Match, usual: str | None) -> str:
-    """The new text for one place. `usual` is how lines of the file end; None where it has but one."""
+    """The new text for one place.
+
+    `usual` is how lines of the file end; None where it has but one.
+    """
     here = text[place.start : place.end]
     line_end = usual_ending(here) if "\n" in here else usual or "\n"
     if here == place.old:
@@ -92,7 +107,9 @@ def _becomes(text: str, place: Match, usual: str | None) -> str:
     olds, heres, news = _lines(place.old), split_lines(here), _lines(place.new)
     ends_file = place.old.endswith("\n") and (not here.endswith("\n") or len(heres) < len(olds))
     heres += [""] * (len(olds) - len(heres))  # the old text ends in a line that is empty here
-    merged = merge(olds, heres, news, range(len(olds)), line_end=line_end, starts_line=starts_line) or []
+    merged = (
+        merge(olds, heres, news, range(len(olds)), line_end=line_end, starts_line=starts_line) or []
+    )
     if merged and (ends_file or not place.new.endswith("\n")):
         merged[-1] = bare(merged[-1])
     return "".join(merged)
@@ -110,5 +127,7 @@ def _ambiguous(text: str, found: list[Match], strategy: str) -> str:
     how = "" if strategy == "exact" else f" (found by {strategy}, not exactly)"
     return (
         f"old_string stands in {len(found)} places{how}; add lines around it until it is the only one, "
-        "or pass replace_all=true to change all. It begins in these lines:\n" + "\n".join(named) + more
+        "or pass replace_all=true to change all. It begins in these lines:\n"
+        + "\n".join(named)
+        + more
     )

@@ -82,7 +82,9 @@ def parse(patch: str) -> list[Operation]:
     while (line := reader.next_header()) is not None:
         operations.append(_operation(reader, line))
     if not operations:
-        raise EditRefused(f"the patch asks for nothing; {HINT}", reason="malformed", argument="patch")
+        raise EditRefused(
+            f"the patch asks for nothing; {HINT}", reason="malformed", argument="patch"
+        )
     return operations
 
 
@@ -135,7 +137,9 @@ class _Reader:
             self._text_at = self._at
             while self._text_at < len(self._lines) and not self._lines[self._text_at].strip():
                 self._text_at += 1
-        return self._text_at == len(self._lines) or self._lines[self._text_at].startswith(("*** ", "@@", "```"))
+        return self._text_at == len(self._lines) or self._lines[self._text_at].startswith(
+            ("*** ", "@@", "```")
+        )
 
 
 def _operation(reader: _Reader, line: str) -> Operation:
@@ -226,7 +230,10 @@ def _signed(line: str, number: int) -> tuple[str, str]:
     if not line:
         return " ", ""
     if line[0] not in " +-":
-        _malformed(number, f"{line[:80]!r} begins with neither a space, - nor +; a line that stays begins with a space")
+        _malformed(
+            number,
+            f"{line[:80]!r} begins with neither a space, - nor +; a line that stays begins with a space",
+        )
     return line[0], line[1:]
 
 
@@ -243,7 +250,10 @@ def _path(path: str, number: int) -> str:
     if not path:
         _malformed(number, "the path is missing")
     if ".." in path.split("/"):
-        _malformed(number, f"{path}: a path in a patch holds no ..; name the file from the working directory or from /")
+        _malformed(
+            number,
+            f"{path}: a path in a patch holds no ..; name the file from the working directory or from /",
+        )
     return path
 
 

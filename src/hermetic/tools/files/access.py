@@ -23,7 +23,14 @@ _HOMES = ("~", "/root", "/home/*")
 CREDENTIALS = (
     *(f"*/{folder}/*" for folder in _FOLDERS),
     *(f"{home}/{file}" for home in _HOMES for file in _FILES),
-    *["/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d/*"],
+    *[
+        "/etc/shadow",
+        "/etc/shadow-",
+        "/etc/gshadow",
+        "/etc/gshadow-",
+        "/etc/sudoers",
+        "/etc/sudoers.d/*",
+    ],
 )
 SYSTEM = str.split("""
     /etc/passwd /etc/group /etc/systemd/* /usr/lib/systemd/* /lib/systemd/* /boot/* /proc/* /sys/*
@@ -31,7 +38,10 @@ SYSTEM = str.split("""
 """)
 OURS = ("~/.config/hermetic/*", "~/.local/state/hermetic/*", "~/.hermes/*", "*/hermetic.toml")
 PROCESSES = ("/proc/*/environ", "/proc/*/mem", "/proc/kcore")
-VARIABLES = ("*/.env", *(f"*/.env.{name}" for name in ("local", "production", "development", "staging", "test")))
+VARIABLES = (
+    "*/.env",
+    *(f"*/.env.{name}" for name in ("local", "production", "development", "staging", "test")),
+)
 
 FileKey = tuple[str, str]  # file system, resolved path
 
@@ -44,11 +54,18 @@ def write_bounds(root: str | None) -> Bounds:
 def _records() -> tuple[str, ...]:
     """Records of environments, with their tokens, and the programs that environments get."""
     cache = cache_directory()
-    return "/run/user/*/hermetic/*", f"{real_runtime_path()}/*", *((f"{os.path.realpath(cache)}/*",) if cache else ())
+    return (
+        "/run/user/*/hermetic/*",
+        f"{real_runtime_path()}/*",
+        *((f"{os.path.realpath(cache)}/*",) if cache else ()),
+    )
 
 
-async def check_unopened(paths: Sequence[str], bounds: Bounds, place: Environment | PolicyContext) -> list[str]:
-    """The resolved paths in an environment that is not open yet; [] in an open one, where the resident checks them.
+async def check_unopened(
+    paths: Sequence[str], bounds: Bounds, place: Environment | PolicyContext
+) -> list[str]:
+    """The resolved paths in an environment that is not open yet; [] in an open one, where the
+    resident checks them.
 
     Raises NotPermitted for a path that is out of bounds.
     """
@@ -61,7 +78,9 @@ async def check_unopened(paths: Sequence[str], bounds: Bounds, place: Environmen
 
 
 class WriteJudge:
-    """A judge for `Task.environment`: refuses paths while nothing is opened, and remembers which ones were allowed."""
+    """A judge for `Task.environment`: refuses paths while nothing is opened, and remembers which
+    ones were allowed.
+    """
 
     def __init__(self, task: Task, paths: Sequence[str], bounds: Bounds) -> None:
         self._task, self._paths, self._bounds = task, paths, bounds
@@ -140,7 +159,9 @@ class FileMemory:
         self._writers[system, path] = (task, signature)
 
     def warning(self, task: str, system: str, path: str, signature: str) -> str | None:
-        """A warning for a task that is about to replace a file with this signature, if it may not know it."""
+        """A warning for a task that is about to replace a file with this signature, if it may not
+        know it.
+        """
         key = (system, path)
         writer, written = self._writers.get(key, (task, ""))
         seen = self._seen.get((task, key))

@@ -1,4 +1,6 @@
-"""Notebooks and office documents as text: one pass over the file, with bounds on work, memory and result."""
+"""Notebooks and office documents as text: one pass over the file, with bounds on work, memory and
+result.
+"""
 
 import io
 import posixpath
@@ -39,7 +41,10 @@ class _Full(Exception):
 
 
 def as_text(path: str, data: bytes) -> str:
-    """The text of a document, cut at a bound. Raises InvalidArgument for one that is broken or too large."""
+    """The text of a document, cut at a bound.
+
+    Raises InvalidArgument for one that is broken or too large.
+    """
     lines = _Lines()
     try:
         if len(data) > DOCUMENT:
@@ -84,9 +89,8 @@ class _Lines:
         return "\n".join(map("".join, self._lines))
 
 
-# -- notebooks
-# What is not shown is skipped by the decoder, and each text is decoded by itself: one call of the decoder holds the
-# interpreter, so no call may do much.
+# -- notebooks What is not shown is skipped by the decoder, and each text is decoded by itself: one
+# call of the decoder holds the interpreter, so no call may do much.
 class _Data(msgspec.Struct):
     plain: msgspec.Raw = msgspec.field(name="text/plain", default=msgspec.Raw(b'""'))
 
@@ -120,7 +124,11 @@ def _read_notebook(data: bytes, lines: _Lines) -> None:
             lines.start()
         _write_part(lines, f"# [{number}] {cell.cell_type}", _joined(cell.source))
         for output in cell.outputs:
-            if text := _joined(output.text) or _joined(output.data.plain) or _joined(output.traceback):
+            if (
+                text := _joined(output.text)
+                or _joined(output.data.plain)
+                or _joined(output.traceback)
+            ):
                 lines.start()
                 _write_part(lines, f"# [{number}] output", text)
 

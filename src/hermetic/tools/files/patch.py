@@ -52,14 +52,20 @@ UNFIT = "the edit does not fit ({reason}); the content of this file is not shown
 class PatchArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `patch`."""
 
-    mode: Annotated[Literal["replace", "patch"], about("Replace a text in one file, or apply a patch to many.")] = (
-        "replace"
-    )
-    path: Annotated[str | None, about("replace: the file; relative to the shell's directory, ~/ at home.")] = None
+    mode: Annotated[
+        Literal["replace", "patch"], about("Replace a text in one file, or apply a patch to many.")
+    ] = "replace"
+    path: Annotated[
+        str | None, about("replace: the file; relative to the shell's directory, ~/ at home.")
+    ] = None
     old_string: Annotated[str | None, about("replace: the text as it stands in the file.")] = None
-    new_string: Annotated[str | None, about("replace: the text to put there; empty to delete.")] = None
+    new_string: Annotated[str | None, about("replace: the text to put there; empty to delete.")] = (
+        None
+    )
     replace_all: Annotated[bool, about("replace: change all places, not the only one.")] = False
-    patch: Annotated[str | None, about("patch: the text from *** Begin Patch to *** End Patch.")] = None
+    patch: Annotated[
+        str | None, about("patch: the text from *** Begin Patch to *** End Patch.")
+    ] = None
 
 
 class PatchTool:
@@ -128,8 +134,15 @@ class PatchTool:
 class _Overseer:
     """Oversees an edit: asks the gate, locks the files, and refuses to break their syntax."""
 
-    def __init__(self, memory: FileMemory, judge: WriteJudge, environment: Environment, locks: AsyncExitStack) -> None:
-        self._memory, self._judge, self._environment, self._locks = memory, judge, environment, locks
+    def __init__(
+        self, memory: FileMemory, judge: WriteJudge, environment: Environment, locks: AsyncExitStack
+    ) -> None:
+        self._memory, self._judge, self._environment, self._locks = (
+            memory,
+            judge,
+            environment,
+            locks,
+        )
         self.lint: Fields = {}
 
     async def allow(self, paths: Sequence[str]) -> None:
@@ -147,9 +160,15 @@ class _Overseer:
             if new is None:
                 continue
             old = _text(change.before)
-            if (why := fault(change.path, new)) and (old is None or fault(change.path, old) is None):
-                raise EditRefused(f"{change.path} would be broken: {why}", reason="broken", path=change.path)
-            if (mistake := why or lint(change.path, new)) and (old is None or lint(change.path, old) != mistake):
+            if (why := fault(change.path, new)) and (
+                old is None or fault(change.path, old) is None
+            ):
+                raise EditRefused(
+                    f"{change.path} would be broken: {why}", reason="broken", path=change.path
+                )
+            if (mistake := why or lint(change.path, new)) and (
+                old is None or lint(change.path, old) != mistake
+            ):
                 self.lint[change.path] = {"status": "error", "output": mistake}
 
 
@@ -157,11 +176,15 @@ def _wanted(asked: PatchArguments) -> Fields:
     """The arguments of an edit. Raises InvalidArgument that names what is missing."""
     if asked.mode == "patch" or (asked.patch and asked.old_string is None):
         if not asked.patch:
-            raise InvalidArgument("mode patch needs patch: the text from *** Begin Patch on", argument="patch")
+            raise InvalidArgument(
+                "mode patch needs patch: the text from *** Begin Patch on", argument="patch"
+            )
         return {"patch": asked.patch}
     for name in ("path", "old_string", "new_string"):
         if getattr(asked, name) is None:
-            raise InvalidArgument(f"mode replace needs {name}; it takes path, old_string, new_string", argument=name)
+            raise InvalidArgument(
+                f"mode replace needs {name}; it takes path, old_string, new_string", argument=name
+            )
     if asked.new_string and looks_numbered(asked.new_string):
         raise InvalidArgument(
             "new_string looks like what read_file shows, with line numbers and bars; give the text without them",
@@ -184,5 +207,7 @@ def _text(content: bytes | None) -> str | None:
 
 
 def patch_tool(memory: FileMemory, root: str | None) -> Tool[PatchArguments]:
-    """The tool, with the toolbox's memory of files and the directory that it must not leave, if there is one."""
+    """The tool, with the toolbox's memory of files and the directory that it must not leave, if
+    there is one.
+    """
     return Tool("patch", DESCRIPTION, PatchArguments, PatchTool(memory, root).run, answers=ANSWERS)

@@ -24,9 +24,7 @@ Reads a text file by lines, with their numbers: `12|text`. Use it instead of cat
 sed. A page holds 500 lines unless limit says otherwise; total_lines says how many there are, \
 and next_offset where the next page begins. Notebooks, docx and xlsx files are shown as text. \
 The numbers and bars are not part of the file."""
-ANSWERS = (
-    "{content: str, total_lines?: int, file_size?: int, truncated?: bool, next_offset?: int, hint?: str, error?: str}"
-)
+ANSWERS = "{content: str, total_lines?: int, file_size?: int, truncated?: bool, next_offset?: int, hint?: str, error?: str}"
 UNCHANGED = "unchanged since you read these lines before; they are above"
 READ_THRICE = "these lines have been read three times and have not changed; use what you have"
 REFUSED = "refused: these lines were read again and again and have not changed; use what you have, or read other lines"
@@ -56,7 +54,9 @@ _IMAGES = {
 class ReadFileArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `read_file`."""
 
-    path: Annotated[str, about("The file; a relative path starts at the shell's directory, ~/ at home.")]
+    path: Annotated[
+        str, about("The file; a relative path starts at the shell's directory, ~/ at home.")
+    ]
     offset: Annotated[int, about("Number of the first line, from 1.", ge=1)] = 1
     limit: Annotated[int, about("How many lines, at most 2000.", ge=1)] = 500
 
@@ -69,7 +69,12 @@ async def read_file(memory: FileMemory, task: Task, asked: ReadFileArguments) ->
             if path.lower().endswith(DOCUMENT_ENDINGS):
                 return await task.interruptible(_document(memory, task, environment, asked, limit))
             reading = environment.read_lines(
-                path, asked.offset, limit, width=4 * LONG_LINE, budget=4 * task.limits.read, bounds=bounds
+                path,
+                asked.offset,
+                limit,
+                width=4 * LONG_LINE,
+                budget=4 * task.limits.read,
+                bounds=bounds,
             )
             page = await task.interruptible(reading)
         except FileNotFoundError:
@@ -138,7 +143,10 @@ def _numbered(page: FilePage, text: str) -> list[str]:
     lines = text.replace("\r\n", "\n").removesuffix("\r").split("\n")[: page.lines]
     if not page.cut and max(map(len, lines), default=0) <= LONG_LINE:
         return [f"{number}|{line}" for number, line in enumerate(lines, page.first)]
-    return [f"{number}|{_cut(line, page.cut.get(number))}" for number, line in enumerate(lines, page.first)]
+    return [
+        f"{number}|{_cut(line, page.cut.get(number))}"
+        for number, line in enumerate(lines, page.first)
+    ]
 
 
 def _cut(line: str, whole: int | None) -> str:
@@ -189,7 +197,11 @@ async def _document(
         return _failed(str(error))
     shown = lines[asked.offset - 1 : asked.offset - 1 + limit]
     page = FilePage(
-        status=content.status, text="\n".join(shown), first=asked.offset, lines=len(shown), total=len(lines)
+        status=content.status,
+        text="\n".join(shown),
+        first=asked.offset,
+        lines=len(shown),
+        total=len(lines),
     )
     return _shown(task, page) | {"converted": True}
 
@@ -201,7 +213,9 @@ async def _missing(memory: FileMemory, environment: Environment, path: str) -> F
     except OSError:
         return _failed(f"{path} does not exist, nor does its directory")
     close = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
-    lower = [other for other in names if other not in close and name and name.lower() in other.lower()][:3]
+    lower = [
+        other for other in names if other not in close and name and name.lower() in other.lower()
+    ][:3]
     similar = [posixpath.join(folder, other) for other in [*close, *lower]]
     return _failed(f"{path} does not exist") | ({"similar_files": similar} if similar else {})
 
@@ -212,4 +226,6 @@ def _failed(message: str) -> Fields:
 
 def read_file_tool(memory: FileMemory) -> Tool[ReadFileArguments]:
     """The tool, with the toolbox's memory of files."""
-    return Tool("read_file", DESCRIPTION, ReadFileArguments, partial(read_file, memory), answers=ANSWERS)
+    return Tool(
+        "read_file", DESCRIPTION, ReadFileArguments, partial(read_file, memory), answers=ANSWERS
+    )

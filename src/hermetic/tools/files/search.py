@@ -23,20 +23,23 @@ ANSWERS = (
 )
 SPARE = 40  # characters of an answer around each result
 REPEATED = "the same search was made three times and found the same; use what you have"
-REFUSED = (
-    "refused: this search was made again and again and finds the same; use what you have, or search for another thing"
-)
+REFUSED = "refused: this search was made again and again and finds the same; use what you have, or search for another thing"
 
 
 class SearchFilesArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `search_files`."""
 
-    pattern: Annotated[str, about("A regular expression for one line, or a glob for names such as *.py.")]
+    pattern: Annotated[
+        str, about("A regular expression for one line, or a glob for names such as *.py.")
+    ]
     target: Annotated[
-        Literal["content", "files"], about("Whether lines in files or names of files are looked for.")
+        Literal["content", "files"],
+        about("Whether lines in files or names of files are looked for."),
     ] = "content"
     path: Annotated[str, about("The directory or file to search.")] = "."
-    file_glob: Annotated[str | None, about("Only files whose name matches this glob, such as *.py.")] = None
+    file_glob: Annotated[
+        str | None, about("Only files whose name matches this glob, such as *.py.")
+    ] = None
     limit: Annotated[int, about("Most results in the answer.", ge=1)] = 50
     offset: Annotated[int, about("How many results to leave out, to read on.", ge=0)] = 0
     output_mode: Annotated[
@@ -64,7 +67,10 @@ async def search_files(memory: FileMemory, task: Task, asked: SearchFilesArgumen
         try:
             found = _fitting(await task.interruptible(searching), task.limits.read)
         except FileNotFoundError:
-            return {"total_count": 0, "error": f"{asked.path} does not exist; name a directory or file that does"}
+            return {
+                "total_count": 0,
+                "error": f"{asked.path} does not exist; name a directory or file that does",
+            }
         except TimeoutError as error:
             return {"total_count": 0, "error": f"ended after {SEARCH:g} s: {error}"}
         answer = _answer(task, asked, found)
@@ -94,7 +100,11 @@ def _fitting(found: Findings, budget: int) -> Findings:
     if kept == len(found.matches) and counts == len(found.counts):
         return found
     return msgspec.structs.replace(
-        found, matches=found.matches[:kept], counts=found.counts[:counts], shown=shown + counts, truncated=True
+        found,
+        matches=found.matches[:kept],
+        counts=found.counts[:counts],
+        shown=shown + counts,
+        truncated=True,
     )
 
 
@@ -108,7 +118,11 @@ def _answer(task: Task, asked: SearchFilesArguments, found: Findings) -> Fields:
         answer |= _matches(task, asked, found)
     if found.truncated:
         rest = asked.offset + found.shown
-        answer |= {"truncated": True, "next_offset": rest, "hint": f"there is more: go on with offset={rest}"}
+        answer |= {
+            "truncated": True,
+            "next_offset": rest,
+            "hint": f"there is more: go on with offset={rest}",
+        }
     return answer
 
 
@@ -125,7 +139,10 @@ def _matches(task: Task, asked: SearchFilesArguments, found: Findings) -> Fields
     for path, lines in groupby(found.matches, key=lambda line: line.path):
         texts = [f"{line.line}{':' if line.is_match else '-'}{_text(task, line)}" for line in lines]
         groups.append("\n".join([_path(asked, path), *texts]))
-    return {"matches_text": "\n\n".join(groups), "matches_format": "path, then line:text; line-text is context"}
+    return {
+        "matches_text": "\n\n".join(groups),
+        "matches_format": "path, then line:text; line-text is context",
+    }
 
 
 def _text(task: Task, line: Found) -> str:
@@ -144,4 +161,10 @@ def _path(asked: SearchFilesArguments, path: str) -> str:
 
 def search_files_tool(memory: FileMemory) -> Tool[SearchFilesArguments]:
     """The tool, with the toolbox's memory of files."""
-    return Tool("search_files", DESCRIPTION, SearchFilesArguments, partial(search_files, memory), answers=ANSWERS)
+    return Tool(
+        "search_files",
+        DESCRIPTION,
+        SearchFilesArguments,
+        partial(search_files, memory),
+        answers=ANSWERS,
+    )

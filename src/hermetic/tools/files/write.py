@@ -1,4 +1,6 @@
-"""The write_file tool: a whole file, keeping what the old one had; and checks of a text before it is written."""
+"""The write_file tool: a whole file, keeping what the old one had; and checks of a text before it
+is written.
+"""
 
 import ast
 import json
@@ -23,15 +25,15 @@ DESCRIPTION = """\
 Writes a whole file, and the directories above it where they are missing. What was there is \
 replaced: to change a part of a file use the patch tool. Mode, owner, line endings and byte \
 order mark of an existing file are kept."""
-ANSWERS = (
-    "{bytes_written: int, dirs_created: bool, resolved_path: str, files_modified: list[str], lint?: dict, error?: str}"
-)
+ANSWERS = "{bytes_written: int, dirs_created: bool, resolved_path: str, files_modified: list[str], lint?: dict, error?: str}"
 TRIES = 3  # for a file that others change at the same time
 SAMPLE_LINES = 200  # of the old file, by which its line endings are known
 CHECKED = (".json", ".toml", ".yaml", ".yml", ".py", ".pyi")
 
 _NUMBERED = re.compile(r"\s*(\d+)\|")
-_WITH_COMMENTS = re.compile(r"(^|/)(tsconfig[^/]*|jsconfig[^/]*|devcontainer|\.eslintrc|settings|launch|tasks)\.json$")
+_WITH_COMMENTS = re.compile(
+    r"(^|/)(tsconfig[^/]*|jsconfig[^/]*|devcontainer|\.eslintrc|settings|launch|tasks)\.json$"
+)
 
 
 def fault(path: str, text: str) -> str | None:
@@ -80,17 +82,24 @@ def looks_numbered(text: str) -> bool:
     numbers = [int(found[1]) for line in lines if (found := _NUMBERED.match(line))]
     if len(numbers) < 2 or len(numbers) * 10 < len(lines) * 9:
         return False
-    return sum(after == before + 1 for before, after in pairwise(numbers)) * 10 >= (len(numbers) - 1) * 8
+    return (
+        sum(after == before + 1 for before, after in pairwise(numbers)) * 10
+        >= (len(numbers) - 1) * 8
+    )
 
 
 class WriteFileArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `write_file`."""
 
-    path: Annotated[str, about("The file; a relative path starts at the shell's directory, ~/ at home.")]
+    path: Annotated[
+        str, about("The file; a relative path starts at the shell's directory, ~/ at home.")
+    ]
     content: Annotated[str, about("All that the file is to hold.")]
 
 
-async def write_file(memory: FileMemory, root: str | None, task: Task, asked: WriteFileArguments) -> Fields:
+async def write_file(
+    memory: FileMemory, root: str | None, task: Task, asked: WriteFileArguments
+) -> Fields:
     """The tool's answer: what was written."""
     if looks_numbered(asked.content):
         raise InvalidArgument(
@@ -108,14 +117,18 @@ async def write_file(memory: FileMemory, root: str | None, task: Task, asked: Wr
     async with task.environment(judge) as environment:
         status = await environment.file_status(asked.path, missing=True, bounds=bounds)
         if status.kind == "directory":
-            raise InvalidArgument(f"{asked.path} is a directory; name a file in it", argument="path")
+            raise InvalidArgument(
+                f"{asked.path} is a directory; name a file in it", argument="path"
+            )
         await judge.allow([status.path], environment)
         system = memory.system_of(environment)
         async with memory.working_on(system, [status.path]):
             exact = Bounds(root=bounds.root, deny=bounds.deny, exact=True)
             for tries_left in reversed(range(TRIES)):
                 try:
-                    return await _write(memory, task, environment, status.path, asked.content, exact)
+                    return await _write(
+                        memory, task, environment, status.path, asked.content, exact
+                    )
                 except FileChanged:
                     if not tries_left:
                         raise
@@ -123,7 +136,12 @@ async def write_file(memory: FileMemory, root: str | None, task: Task, asked: Wr
 
 
 async def _write(
-    memory: FileMemory, task: Task, environment: Environment, path: str, content: str, bounds: Bounds
+    memory: FileMemory,
+    task: Task,
+    environment: Environment,
+    path: str,
+    content: str,
+    bounds: Bounds,
 ) -> Fields:
     """Writes the file as it is now. Raises FileChanged when another writer was faster."""
     system = memory.system_of(environment)
@@ -131,7 +149,9 @@ async def _write(
     warning = memory.warning(task.id, system, path, status.signature) if status.signature else None
     old = await _old(environment, path, status, bounds)
     lint = _check(path, content, await _old_text(environment, path, old, bounds))
-    written = await environment.write_file(path, _bytes(path, content, old), expect=status.signature, bounds=bounds)
+    written = await environment.write_file(
+        path, _bytes(path, content, old), expect=status.signature, bounds=bounds
+    )
     memory.wrote(task.id, system, written.path, written.signature)
     answer: Fields = {
         "bytes_written": written.size,
@@ -142,7 +162,9 @@ async def _write(
     return answer | lint | ({"_warning": warning} if warning else {})
 
 
-async def _old(environment: Environment, path: str, status: FileStatus, bounds: Bounds) -> FilePage | None:
+async def _old(
+    environment: Environment, path: str, status: FileStatus, bounds: Bounds
+) -> FilePage | None:
     """The first lines of the file that is replaced; None where there is no text file."""
     if status.kind != "file":
         return None
@@ -150,7 +172,9 @@ async def _old(environment: Environment, path: str, status: FileStatus, bounds: 
     return None if page.is_binary else page
 
 
-async def _old_text(environment: Environment, path: str, old: FilePage | None, bounds: Bounds) -> str | None:
+async def _old_text(
+    environment: Environment, path: str, old: FilePage | None, bounds: Bounds
+) -> str | None:
     """The text of the file that is replaced, if its syntax is checked."""
     if old is None or not path.endswith(CHECKED):
         return None
@@ -160,10 +184,15 @@ async def _old_text(environment: Environment, path: str, old: FilePage | None, b
 
 
 def _check(path: str, content: str, old: str | None) -> Fields:
-    """New syntax errors for the answer. Raises InvalidArgument for a text that breaks a valid file."""
+    """New syntax errors for the answer.
+
+    Raises InvalidArgument for a text that breaks a valid file.
+    """
     if (why := fault(path, content)) is not None:
         if old is None or fault(path, old) is None:
-            raise InvalidArgument(f"{path} was not written: its content is broken: {why}", argument="content")
+            raise InvalidArgument(
+                f"{path} was not written: its content is broken: {why}", argument="content"
+            )
         return {"lint": {"status": "error", "output": f"{why} (the file was broken before)"}}
     if (mistake := lint(path, content)) is not None and (old is None or lint(path, old) != mistake):
         return {"lint": {"status": "error", "output": mistake}}
@@ -171,7 +200,10 @@ def _check(path: str, content: str, old: str | None) -> Fields:
 
 
 def _bytes(path: str, content: str, old: FilePage | None) -> bytes:
-    """The file's bytes, with line endings, byte order mark and encoding of the old one. Raises InvalidArgument."""
+    """The file's bytes, with line endings, byte order mark and encoding of the old one.
+
+    Raises InvalidArgument.
+    """
     encoding, mark = ("utf-8", b"") if old is None else (old.encoding, old.mark)
     if old is not None:
         lines = old.text.split("\n")[: old.lines]
@@ -181,7 +213,9 @@ def _bytes(path: str, content: str, old: FilePage | None) -> bytes:
         if mark:
             content = content.removeprefix("\ufeff")
     try:
-        return mark + content.encode(encoding, "surrogateescape" if encoding == "utf-8" else "strict")
+        return mark + content.encode(
+            encoding, "surrogateescape" if encoding == "utf-8" else "strict"
+        )
     except UnicodeEncodeError as error:
         character = content[error.start : error.start + 1]
         raise InvalidArgument(
@@ -192,5 +226,13 @@ def _bytes(path: str, content: str, old: FilePage | None) -> bytes:
 
 
 def write_file_tool(memory: FileMemory, root: str | None) -> Tool[WriteFileArguments]:
-    """The tool, with the toolbox's memory of files and the directory that it must not leave, if there is one."""
-    return Tool("write_file", DESCRIPTION, WriteFileArguments, partial(write_file, memory, root), answers=ANSWERS)
+    """The tool, with the toolbox's memory of files and the directory that it must not leave, if
+    there is one.
+    """
+    return Tool(
+        "write_file",
+        DESCRIPTION,
+        WriteFileArguments,
+        partial(write_file, memory, root),
+        answers=ANSWERS,
+    )

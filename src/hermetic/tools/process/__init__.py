@@ -1,1 +1,3 @@
-"""The process tool: background processes listed, read, awaited, ended and typed into; webhooks for their notices."""
+"""The process tool: background processes listed, read, awaited, ended and typed into; webhooks for
+their notices.
+"""

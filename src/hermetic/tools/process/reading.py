@@ -36,7 +36,9 @@ async def news(process: Process, cursor: int, most: int, show: Show) -> News:
 
 
 def _whole(before: str, data: bytes, show: Show) -> bytes:
-    """As much of it as ends neither within a character nor within a secret, which may have begun before it."""
+    """As much of it as ends neither within a character nor within a secret, which may have begun
+    before it.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data)
     data = data[: len(data) - len(decoder.getstate()[0])]
@@ -58,7 +60,8 @@ class Lines(NamedTuple):
 async def lines(process: Process, offset: int, limit: int, most: int) -> Lines:
     """The last `limit` lines, or those from line `offset` on, of about `most` characters.
 
-    It is the output up to now: what is printed meanwhile is for the next time. It is never held as a whole.
+    It is the output up to now: what is printed meanwhile is for the next time. It is never held as
+    a whole.
     """
     page = _Page(offset, min(limit, most), most)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -11,7 +11,14 @@ import msgspec
 from msgspec import Meta
 
 from hermetic.contract.errors import Driven, InvalidArgument, UnknownProcess
-from hermetic.contract.limits import FINAL_OUTPUT, HANDLES, ID_LENGTH, LISTED_BY_TOOL, LOG_LINES, PREVIEW
+from hermetic.contract.limits import (
+    FINAL_OUTPUT,
+    HANDLES,
+    ID_LENGTH,
+    LISTED_BY_TOOL,
+    LOG_LINES,
+    PREVIEW,
+)
 from hermetic.contract.notice import NotifyOptions, read_wishes
 from hermetic.contract.process import ProcessInfo
 from hermetic.contract.tool import Fields, Interrupted, Tool, about
@@ -35,9 +42,7 @@ answer to get each byte once) · log: its output by lines · wait: until it ends
 a text or pattern appears · kill: end it and everything it started · write: raw input · submit: \
 a line of input · keys: keys such as "ctrl-c up f1 enter" · close: end of input · screen: what \
 its terminal shows · resize: another size for its terminal."""
-ANSWERS = (
-    "{session_id?: str, status?: str, output?: str, exit_code?: int, processes?: list[dict], count?: int, error?: str}"
-)
+ANSWERS = "{session_id?: str, status?: str, output?: str, exit_code?: int, processes?: list[dict], count?: int, error?: str}"
 NEEDED = {
     "write": "the text to type, without a newline of its own",
     "keys": 'names of keys, such as "ctrl-c up enter"',
@@ -45,7 +50,18 @@ NEEDED = {
 }
 
 Action = Literal[
-    "list", "poll", "log", "wait", "wait_for", "kill", "write", "submit", "keys", "close", "screen", "resize"
+    "list",
+    "poll",
+    "log",
+    "wait",
+    "wait_for",
+    "kill",
+    "write",
+    "submit",
+    "keys",
+    "close",
+    "screen",
+    "resize",
 ]
 Size = Annotated[int, Meta(ge=1, le=1000)]
 
@@ -63,9 +79,13 @@ class ProcessArguments(msgspec.Struct, frozen=True, kw_only=True):
     on: Annotated[Literal["output", "screen"], about("wait_for: where to look.")] = "output"
     timeout: Annotated[float | None, about("Seconds for wait and wait_for; default 180.")] = None
     grace: Annotated[float | None, about("kill: seconds between TERM and KILL; default 2.")] = None
-    cursor: Annotated[Annotated[int, Meta(ge=0)] | None, about("poll: where the last answer ended.")] = None
+    cursor: Annotated[
+        Annotated[int, Meta(ge=0)] | None, about("poll: where the last answer ended.")
+    ] = None
     offset: Annotated[int, about("log: first line to show; 0 shows the last ones.", ge=0)] = 0
-    limit: Annotated[Annotated[int, Meta(ge=1)] | None, about("log: most lines, default 200.")] = None
+    limit: Annotated[Annotated[int, Meta(ge=1)] | None, about("log: most lines, default 200.")] = (
+        None
+    )
     rows: Annotated[Size | None, about("resize: rows.")] = None
     cols: Annotated[Size | None, about("resize: columns.")] = None
 
@@ -124,7 +144,8 @@ async def process(handles: Handles, task: Task, arguments: ProcessArguments) -> 
             return await _list(task, environment)
         if not id:
             raise InvalidArgument(
-                f"{arguments.action} needs session_id; process(action='list') shows them", argument="session_id"
+                f"{arguments.action} needs session_id; process(action='list') shows them",
+                argument="session_id",
             )
         try:
             found = await handles.get(environment, id)
@@ -148,7 +169,9 @@ async def _list(task: Task, environment: Environment) -> Fields:
     shown = await asyncio.gather(*(_listed(task, environment, info.id) for info in newest))
     answer: Fields = {"processes": [one for one in shown if one is not None], "count": len(all)}
     if len(all) > len(newest):
-        answer["note"] = f"{len(all) - len(newest)} older ones are left out; their session_id still works"
+        answer["note"] = (
+            f"{len(all) - len(newest)} older ones are left out; their session_id still works"
+        )
     return answer
 
 
@@ -168,7 +191,12 @@ async def _listed(task: Task, environment: Environment, id: str) -> Fields | Non
         return None
     info = process.info
     wishes = read_wishes(info.tag) or NotifyOptions(origin="foreground")
-    more = {"cwd": info.cwd, "started_at": info.started, "output_preview": preview, "origin": wishes.origin}
+    more = {
+        "cwd": info.cwd,
+        "started_at": info.started,
+        "output_preview": preview,
+        "origin": wishes.origin,
+    }
     return _described(task, info) | more
 
 
@@ -207,7 +235,11 @@ def _control(task: Task, info: ProcessInfo) -> Fields:
     if info.driver is not None:
         fields["driver"] = {"name": info.driver.name, "since": info.driver.since}
     elif info.handed is not None:
-        fields["given_back"] = {"by": info.handed.by, "note": task.show(info.handed.note, ""), "at": info.handed.at}
+        fields["given_back"] = {
+            "by": info.handed.by,
+            "note": task.show(info.handed.note, ""),
+            "at": info.handed.at,
+        }
     return fields
 
 
@@ -223,7 +255,9 @@ async def _poll(request: ProcessCall) -> Fields:
         shown = await tail(request.process, PREVIEW, task.show)
         return answer | {"output_preview": shown, "cursor": info.out}
     if cursor > info.out:
-        raise InvalidArgument(f"cursor {cursor} lies behind the {info.out} bytes there are", argument="cursor")
+        raise InvalidArgument(
+            f"cursor {cursor} lies behind the {info.out} bytes there are", argument="cursor"
+        )
     found = await news(request.process, cursor, task.limits.output, task.show)
     answer |= {"output": found.text, "cursor": found.cursor}
     if found.dropped:
@@ -256,7 +290,9 @@ async def _log(request: ProcessCall) -> Fields:
 async def _screen(request: ProcessCall) -> Fields:
     await request.process.status()
     if not request.info.pty:
-        raise InvalidArgument("it has no terminal; start it with pty=true, or use poll or log", argument="action")
+        raise InvalidArgument(
+            "it has no terminal; start it with pty=true, or use poll or log", argument="action"
+        )
     shown = await request.process.shown()
     answer = _described(request.task, request.info) | {
         "screen": request.task.show.screen(shown, request.info.command),
@@ -281,12 +317,16 @@ async def _wait_for(request: ProcessCall) -> Fields:
     given, process = request.arguments, request.process
     timeout, note = request.task.limits.waiting(given.timeout)
     if given.on == "screen" and not request.info.pty:
-        raise InvalidArgument("it has no terminal; start it with pty=true, or wait for its output", argument="on")
+        raise InvalidArgument(
+            "it has no terminal; start it with pty=true, or wait for its output", argument="on"
+        )
     status, end = "exited", None
 
     async def search() -> None:
         nonlocal end
-        end = (await process.wait_for(request.data, timeout=None, pattern=given.pattern, on=given.on))[1]
+        end = (
+            await process.wait_for(request.data, timeout=None, pattern=given.pattern, on=given.on)
+        )[1]
 
     with request.task.notices.attended(process.id):
         with contextlib.suppress(EOFError):
@@ -310,7 +350,9 @@ async def _within(request: ProcessCall, timeout: float, work: Awaitable[object],
 
 
 async def _final(request: ProcessCall, characters: int) -> Fields:
-    """The process's fields and the end of its output; an end that is reported here is not reported again."""
+    """The process's fields and the end of its output; an end that is reported here is not reported
+    again.
+    """
     await request.process.status()
     task, info = request.task, request.info
     if not info.is_running:
@@ -349,7 +391,9 @@ async def _type(request: ProcessCall, text: str, send: Callable[[], Awaitable[No
     timeout, _ = request.task.limits.waiting(request.arguments.timeout)
     await _allow(request, text)
     state = await _within(request, timeout, send(), "ok")
-    answer: Fields = {"session_id": request.process.id, "status": state} | _control(request.task, request.info)
+    answer: Fields = {"session_id": request.process.id, "status": state} | _control(
+        request.task, request.info
+    )
     if state != "ok":
         answer["error"] = "the process does not read its input: only a part was typed"
     return answer
@@ -357,7 +401,9 @@ async def _type(request: ProcessCall, text: str, send: Callable[[], Awaitable[No
 
 async def _write(request: ProcessCall) -> Fields:
     answer = await _type(request, request.data, lambda: request.process.write(request.data))
-    return answer | ({"bytes_written": len(request.data.encode())} if answer["status"] == "ok" else {})
+    return answer | (
+        {"bytes_written": len(request.data.encode())} if answer["status"] == "ok" else {}
+    )
 
 
 async def _submit(request: ProcessCall) -> Fields:
@@ -403,4 +449,6 @@ ACTIONS: dict[str, Callable[[ProcessCall], Awaitable[Fields]]] = {
 
 def process_tool() -> Tool[ProcessArguments]:
     """The tool, with the process objects that it keeps."""
-    return Tool("process", DESCRIPTION, ProcessArguments, partial(process, Handles()), answers=ANSWERS)
+    return Tool(
+        "process", DESCRIPTION, ProcessArguments, partial(process, Handles()), answers=ANSWERS
+    )

@@ -15,7 +15,8 @@ LONGEST_ANSWER = 1 << 16  # bytes of a status line and headers
 
 
 class Webhook:
-    """A sink for notices. An answer other than 2xx, or none in time, is an OSError: then the notice is sent again.
+    """A sink for notices. An answer other than 2xx, or none in time, is an OSError: then the notice
+    is sent again.
 
     The receiver knows a notice that was sent again by its `id`.
     """
@@ -60,11 +61,18 @@ class Webhook:
 def _checked(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and url.isascii()
+        fits = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and parts.port != 0
+            and url.isascii()
+        )
     except ValueError:
         fits = False
     if not fits or any(character <= " " for character in url):
-        raise ConfigError(f"webhook must be an http or https address, not {url!r}", setting="webhook")
+        raise ConfigError(
+            f"webhook must be an http or https address, not {url!r}", setting="webhook"
+        )
     return parts
 
 

@@ -1,4 +1,6 @@
-"""Advice for a model on its command: that it will not end, what it leaves running, what its exit code means."""
+"""Advice for a model on its command: that it will not end, what it leaves running, what its exit
+code means.
+"""
 
 import itertools
 import re
@@ -28,7 +30,9 @@ _ENDLESS: dict[str, list[list[str]]] = {}  # by program
 for _shape in f"{_SERVERS},{_FOLLOWERS}".split(","):
     _ENDLESS.setdefault(_shape.split()[0], []).append(_shape.split())
 # A text in which this finds nothing gets no hint, and need not be parsed for one.
-may_get_hint = re.compile("|".join(["&", "nohup", "setsid", "disown", "python", *map(re.escape, _ENDLESS)])).search
+may_get_hint = re.compile(
+    "|".join(["&", "nohup", "setsid", "disown", "python", *map(re.escape, _ENDLESS)])
+).search
 _QUESTIONS = frozenset(str.split("--help -h -help help --version -V version -version"))
 _DETACHED = frozenset(str.split("-d --detach -D --daemon --daemonize --background"))
 # With one of these words the program is not a server.
@@ -48,7 +52,10 @@ SANDBOXED = (
 
 
 def foreground_hint(command: str) -> str | None:
-    """Advice on a command that is run in the foreground; None when there is none. It is never a reason to refuse."""
+    """Advice on a command that is run in the foreground; None when there is none.
+
+    It is never a reason to refuse.
+    """
     found = statements(command)
     calls = [call for statement in found for call in statement.invocations]
     hints = [_on_jobs(found, calls), _on_detaching(calls), _on_servers(found)]
@@ -57,10 +64,15 @@ def foreground_hint(command: str) -> str | None:
 
 def _on_jobs(found: Sequence[Statement], calls: Sequence[Invocation]) -> str | None:
     """About `&`, unless the command itself waits for its jobs."""
-    if all(statement.operator != "&" for statement in found) or any(call.name == "wait" for call in calls):
+    if all(statement.operator != "&" for statement in found) or any(
+        call.name == "wait" for call in calls
+    ):
         return None
     hint = f"`&` leaves a job behind that nobody waits for; to follow or end it, {BACKGROUND}."
-    if any(before.operator == "&&" and after.operator == "&" for before, after in itertools.pairwise(found)):
+    if any(
+        before.operator == "&&" and after.operator == "&"
+        for before, after in itertools.pairwise(found)
+    ):
         hint += " In `A && B &` the whole chain is the job, A included: a `cd` in it does not change the session."
     return hint
 
@@ -79,9 +91,7 @@ def _on_servers(found: Sequence[Statement]) -> str | None:
             continue
         for call in statement.invocations:
             if not _is_question(call) and (name := _endless(call)):
-                return (
-                    f"`{name}` runs until somebody ends it, and this call waits until its time is over; {BACKGROUND}."
-                )
+                return f"`{name}` runs until somebody ends it, and this call waits until its time is over; {BACKGROUND}."
     return None
 
 
@@ -93,13 +103,20 @@ def _endless(call: Invocation) -> str | None:
     if words[0].startswith("python") and len(words) > 1 and words[1].endswith(".py"):
         words = words[1:]
     words[0] = "python" if words[0].startswith("python") else words[0].rsplit("/", 1)[-1]
-    if words[0] == "python" and words[1:2] == ["-m"] and len(words) > 2 and words[2] != "http.server":
+    if (
+        words[0] == "python"
+        and words[1:2] == ["-m"]
+        and len(words) > 2
+        and words[2] != "http.server"
+    ):
         words = words[2:]
     if words[0] == "php" and words[1:2] == ["artisan"]:
         words = words[1:]
     if _DETACHED & set(words) or _ONE_SHOT.get(words[0], set()) & set(words):
         return None
-    return next((" ".join(shape) for shape in _ENDLESS.get(words[0], ()) if _fits(shape, words)), None)
+    return next(
+        (" ".join(shape) for shape in _ENDLESS.get(words[0], ()) if _fits(shape, words)), None
+    )
 
 
 def _fits(shape: Sequence[str], words: Sequence[str]) -> bool:
@@ -110,7 +127,9 @@ def _fits(shape: Sequence[str], words: Sequence[str]) -> bool:
 
 def _leads_to(part: str, rest: Iterator[str]) -> bool:
     if part.startswith("-") and not part.startswith("--") and len(part) == 2:
-        return any(word.startswith("-") and not word.startswith("--") and part[1] in word for word in rest)
+        return any(
+            word.startswith("-") and not word.startswith("--") and part[1] in word for word in rest
+        )
     return any(word == part for word in rest)
 
 
@@ -119,7 +138,9 @@ def _is_question(call: Invocation) -> bool:
 
 
 def sandbox_hint(exit_code: int | None, output: str) -> str | None:
-    """What to do about a command that failed because of its sandbox, as far as what it printed tells."""
+    """What to do about a command that failed because of its sandbox, as far as what it printed
+    tells.
+    """
     return SANDBOXED if exit_code and _DENIED.search(output[-4000:]) else None
 
 
@@ -134,7 +155,10 @@ _MEANINGS = {
         1: "the inputs differ; this is not an error",
         2: "it could not compare, for example a file is missing",
     },
-    "test [ [[": {1: "the condition is false; this is not an error", 2: "the condition cannot be evaluated"},
+    "test [ [[": {
+        1: "the condition is false; this is not an error",
+        2: "the condition cannot be evaluated",
+    },
     "which type command hash pgrep pidof whereis": {1: "not found; this is not an error"},
     "ruff mypy eslint flake8 tsc shellcheck pyright": {
         1: "it ran and reports findings",
@@ -150,7 +174,11 @@ _MEANINGS = {
     "find": {1: "some directories could not be read; what it printed is still right"},
     "expr": {1: "the result is empty or 0; this is not an error", 2: "the expression is invalid"},
     "let": {1: "the result is 0; this is not an error"},
-    "jq": {1: "the last value is false or null (-e)", 4: "no value came out (-e)", 5: "the filter failed on its input"},
+    "jq": {
+        1: "the last value is false or null (-e)",
+        4: "no value came out (-e)",
+        5: "the filter failed on its input",
+    },
     "curl": {
         1: "the protocol is not supported",
         3: "the URL is malformed",
@@ -176,9 +204,16 @@ _MEANINGS = {
         8: "the server answered with an error",
     },
     "ssh scp": {255: "ssh itself failed: connection, host key or login"},
-    "rsync": {23: "some files were not transferred", 24: "some files vanished while it read them", 30: "it timed out"},
+    "rsync": {
+        23: "some files were not transferred",
+        24: "some files vanished while it read them",
+        30: "it timed out",
+    },
     "tar": {1: "some files differ or changed while they were read", 2: "it failed"},
-    "make": {1: "a target is not up to date (-q)", 2: "a recipe failed; its own error stands above"},
+    "make": {
+        1: "a target is not up to date (-q)",
+        2: "a recipe failed; its own error stands above",
+    },
     "xargs": {
         123: "one of its commands failed",
         124: "one of its commands exited with 255",
@@ -192,7 +227,10 @@ _MEANINGS = {
         126: "the command cannot be run",
         127: "not found in the image",
     },
-    "git": {128: "a fatal error; the line that begins with `fatal:` says why", 129: "wrong use of git's options"},
+    "git": {
+        128: "a fatal error; the line that begins with `fatal:` says why",
+        129: "wrong use of git's options",
+    },
 }
 MEANINGS: Mapping[str, Mapping[int, str]] = {
     program: meanings for programs, meanings in _MEANINGS.items() for program in programs.split()
@@ -214,7 +252,10 @@ _GIT = {
     "config": "the key is not set; this is not an error",
 }
 _GIT_VALUED = frozenset(str.split("-C -c --git-dir --work-tree --namespace --exec-path"))
-_TIMEOUT = {124: "`timeout` ended it because its time was over", 137: "`timeout` ended it with KILL"}
+_TIMEOUT = {
+    124: "`timeout` ended it because its time was over",
+    137: "`timeout` ended it with KILL",
+}
 _SHELLS_OWN = {
     126: "the program was found but cannot be executed: its permissions or its format",
     127: "the program was not found",
@@ -222,7 +263,9 @@ _SHELLS_OWN = {
 
 
 def exit_code_meaning(command: str, exit_code: int | None) -> str | None:
-    """What the code of this command text means, by the program it ended with; None when there is nothing to add."""
+    """What the code of this command text means, by the program it ended with; None when there is
+    nothing to add.
+    """
     if not exit_code or exit_code < 0:
         return None
     last = last_invocation(command)
@@ -234,7 +277,11 @@ def exit_code_meaning(command: str, exit_code: int | None) -> str | None:
     if meaning is None:
         return _of_the_shell(exit_code)
     sure = f"{last.invocation.name}: {meaning}"
-    return sure if last.is_certain else f"{sure} (if it ran: a command before && may have failed instead)"
+    return (
+        sure
+        if last.is_certain
+        else f"{sure} (if it ran: a command before && may have failed instead)"
+    )
 
 
 def _of_program(invocation: Invocation, exit_code: int) -> str | None:

@@ -1,4 +1,6 @@
-"""Output cut to what a model may get: 40 % from its start, 60 % from its end, and a line that says how to read on."""
+"""Output cut to what a model may get: 40 % from its start, 60 % from its end, and a line that says
+how to read on.
+"""
 
 import re
 from collections.abc import Callable
@@ -26,11 +28,17 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     last_line: int | None = None  # None: the lines between were not counted
 
     def text(self, how: str) -> str:
-        """Head and tail as one text; between them a line with the counts and with `how` to read the rest."""
+        """Head and tail as one text; between them a line with the counts and with `how` to read the
+        rest.
+        """
         if self.omitted is None:
             return self.head
         start, end = self.omitted
-        lines = f"lines {self.first_line:,} to {self.last_line:,}" if self.last_line else f"line {self.first_line:,} on"
+        lines = (
+            f"lines {self.first_line:,} to {self.last_line:,}"
+            if self.last_line
+            else f"line {self.first_line:,} on"
+        )
         missing = f"{end - start:,} of {self.total_bytes:,} bytes are left out here, from byte {start:,}, {lines}."
         gap = "" if not self.head or self.head.endswith("\n") else "\n"
         return f"{self.head}{gap}[{missing} {how}]\n{self.tail}"
@@ -51,9 +59,11 @@ def cut_output(
     total_bytes: int | None = None,
     clean: Clean = settle,
 ) -> Cut:
-    """At most `budget` characters of the output, cleaned first, cut between lines where lines are not too long.
+    """At most `budget` characters of the output, cleaned first, cut between lines where lines are
+    not too long.
 
-    `omitted` is the range that is already missing in `data`, as `Result.omitted` tells it, then with `total_bytes`.
+    `omitted` is the range that is already missing in `data`, as `Result.omitted` tells it, then
+    with `total_bytes`.
     """
     total = len(data) if total_bytes is None else total_bytes
     raw = _decode(data if omitted is None else data[: omitted[0]])
@@ -77,7 +87,9 @@ def cut_output(
 
 
 def _start(raw: str, cleaned: str, room: int) -> _Side:
-    """As much of the start as has room: whole lines, and a part of one only where it fills what would stay empty."""
+    """As much of the start as has room: whole lines, and a part of one only where it fills what
+    would stay empty.
+    """
     if len(cleaned) <= room:
         return _Side(cleaned, _size(raw))
     at = cleaned.rfind("\n", 0, room) + 1
@@ -86,7 +98,8 @@ def _start(raw: str, cleaned: str, room: int) -> _Side:
     if at * 2 >= room:
         return _Side(cleaned[:at], _size(raw[:whole]))
     part = cleaned[at:room]
-    # Where the line was changed by cleaning, its bytes cannot be attributed: all of them count as left out.
+    # Where the line was changed by cleaning, its bytes cannot be attributed: all of them count as
+    # left out.
     known = len(part) if raw.startswith(part, whole) else 0
     return _Side(cleaned[:room], _size(raw[: whole + known]))
 

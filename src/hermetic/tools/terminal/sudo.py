@@ -1,4 +1,6 @@
-"""sudo in a model's command: its password comes from a person or the settings, past the command and the model."""
+"""sudo in a model's command: its password comes from a person or the settings, past the command and
+the model.
+"""
 
 import asyncio
 import logging
@@ -25,9 +27,17 @@ LOCKED = (
 )
 MISSING = "there is no sudo in this place; in most containers commands run as root (id -u says 0) and need none"
 _HINTS = (
-    (re.compile(r'sudo: (?:The "no new privileges" flag is set|effective uid is not 0|PERM_\w+: set)'), LOCKED),
+    (
+        re.compile(
+            r'sudo: (?:The "no new privileges" flag is set|effective uid is not 0|PERM_\w+: set)'
+        ),
+        LOCKED,
+    ),
     (re.compile(r"sudo: (?:command )?not found"), MISSING),
-    (re.compile(r"sudo: (?:a password is required|no tty present|a terminal is required)"), UNANSWERED),
+    (
+        re.compile(r"sudo: (?:a password is required|no tty present|a terminal is required)"),
+        UNANSWERED,
+    ),
 )
 _log = logging.getLogger("hermetic.sudo")
 
@@ -48,7 +58,9 @@ def sudo_hint(output: str, *, is_answered: bool) -> str | None:
 class Passwords:
     """Passwords by task: from the settings, else given before, else asked for."""
 
-    def __init__(self, fixed: str | None = None, ask: AskPassword | None = None, seconds: float = PASSWORD) -> None:
+    def __init__(
+        self, fixed: str | None = None, ask: AskPassword | None = None, seconds: float = PASSWORD
+    ) -> None:
         self._fixed = fixed  # may be empty: then that is tried
         self._ask = ask
         self._seconds = seconds  # for `ask` to answer
@@ -86,7 +98,13 @@ class Passwords:
 class Prompts:
     """Answers the password prompts of sudo in one environment, and counts wrong answers."""
 
-    def __init__(self, passwords: Passwords, task: str, learn: Callable[[str], None], environment: Environment) -> None:
+    def __init__(
+        self,
+        passwords: Passwords,
+        task: str,
+        learn: Callable[[str], None],
+        environment: Environment,
+    ) -> None:
         self._passwords, self._task = passwords, task
         self._learn = learn  # gets each password first, to hide it from models
         self._tried: dict[int, set[str]] = {}  # by the pid of the sudo that asks
@@ -103,7 +121,9 @@ class Prompts:
         return self._call.future.done()
 
     async def variables(self, environment: Environment) -> dict[str, str]:
-        """Variables by which a command's sudo asks here; {} where the environment has no askpass program."""
+        """Variables by which a command's sudo asks here; {} where the environment has no askpass
+        program.
+        """
         try:
             program = await asyncio.shield(self._program)
         except (EnvironmentUnavailable, Unsupported):
@@ -115,7 +135,11 @@ class Prompts:
     def since(self, before: tuple[int, int]) -> dict[str, bool]:
         """The answer's fields on passwords that were wrong since these counts."""
         names = ("sudo_auth_failed", "sudo_cache_cleared")
-        return {name: True for name, now, then in zip(names, self.counts, before, strict=True) if now > then}
+        return {
+            name: True
+            for name, now, then in zip(names, self.counts, before, strict=True)
+            if now > then
+        }
 
     def close(self) -> None:
         """Answers no more prompts."""
@@ -128,7 +152,9 @@ class Prompts:
     def _ended(self, future: "asyncio.Future[tuple[answers.Done, bytes]]") -> None:
         error = None if future.cancelled() else future.exception()
         if not self._program.done():
-            self._program.set_exception(error or EnvironmentUnavailable("the resident answers no passwords"))
+            self._program.set_exception(
+                error or EnvironmentUnavailable("the resident answers no passwords")
+            )
             self._program.exception()  # retrieved, also when no command waits for it
 
     def _take(self, fields: msgspec.Raw) -> None:

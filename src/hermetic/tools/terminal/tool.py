@@ -29,7 +29,12 @@ from hermetic.session.keeping import link_of
 from hermetic.session.process import Process
 from hermetic.session.session import Session, as_judged
 from hermetic.tools.base.task import AFTER_LOSS, Task
-from hermetic.tools.terminal.advice import exit_code_meaning, foreground_hint, may_get_hint, sandbox_hint
+from hermetic.tools.terminal.advice import (
+    exit_code_meaning,
+    foreground_hint,
+    may_get_hint,
+    sandbox_hint,
+)
 from hermetic.tools.terminal.cutting import cut_output
 from hermetic.tools.terminal.sudo import SudoAnswers, mentions_sudo, sudo_hint
 
@@ -58,13 +63,17 @@ class TerminalArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `terminal`."""
 
     command: Annotated[str, about("The command, as text for bash.")]
-    background: Annotated[bool, about("Start it as a process and return at once with its session_id.")] = False
-    timeout: Annotated[float | None, about("Seconds to wait for a foreground command; default 180, at most 600.")] = (
-        None
-    )
+    background: Annotated[
+        bool, about("Start it as a process and return at once with its session_id.")
+    ] = False
+    timeout: Annotated[
+        float | None, about("Seconds to wait for a foreground command; default 180, at most 600.")
+    ] = None
     on_timeout: Annotated[
         Literal["yield", "kill"],
-        about("What becomes of a command that outlives its timeout: it goes on as a process, or is ended."),
+        about(
+            "What becomes of a command that outlives its timeout: it goes on as a process, or is ended."
+        ),
     ] = "yield"
     workdir: Annotated[str | None, about("Directory for this command alone.")] = None
     stdin: Annotated[str | None, about("Text the command reads as its standard input.")] = None
@@ -72,17 +81,24 @@ class TerminalArguments(msgspec.Struct, frozen=True, kw_only=True):
         dict[str, str] | None, about("Variables for this command alone, besides the shell's own.")
     ] = None
     outside: Annotated[
-        bool, about("Only where commands run in a sandbox: ask the user to let this one run outside of it.")
+        bool,
+        about(
+            "Only where commands run in a sandbox: ask the user to let this one run outside of it."
+        ),
     ] = False
     pty: Annotated[bool, about("Give it a terminal of 30 rows and 120 columns.")] = False
     notify_on_complete: Annotated[
         bool, about("Background only: you are told once when it ends, with the end of its output.")
     ] = False
     watch_patterns: Annotated[
-        list[str] | None, about("Background only: you are told of lines that contain one of these texts, now and then.")
+        list[str] | None,
+        about(
+            "Background only: you are told of lines that contain one of these texts, now and then."
+        ),
     ] = None
     check_interval: Annotated[
-        float | None, about("Background only: seconds between two reports while it runs; at least 30.")
+        float | None,
+        about("Background only: seconds between two reports while it runs; at least 30."),
     ] = None
 
 
@@ -96,7 +112,10 @@ class TerminalCall:
         self._is_judged = False
 
     async def judge(self, place: Environment | PolicyContext) -> None:
-        """Remembers the state of the session by which the command was judged. Raises NotPermitted."""
+        """Remembers the state of the session by which the command was judged.
+
+        Raises NotPermitted.
+        """
         task, asked = self._task, self._asked
         if task.gate is not None:
             self._judged = await task.gate.command(
@@ -111,7 +130,10 @@ class TerminalCall:
         self._is_judged = True
 
     async def _begin(self, environment: Environment, act: Callable[[Session], Awaitable[T]]) -> T:
-        """The result of `act` with a session in the judged state; judged again if it changed. Raises NotPermitted."""
+        """The result of `act` with a session in the judged state; judged again if it changed.
+
+        Raises NotPermitted.
+        """
 
         async def attempt() -> T:
             if not self._is_judged:
@@ -151,11 +173,17 @@ class TerminalCall:
             answer["hint"] = hint
             if not asked.outside:
                 await _note_left(task, environment, answer["log"])
-        if task.outside and not asked.outside and (hint := sandbox_hint(answer["exit_code"], answer["output"])):
+        if (
+            task.outside
+            and not asked.outside
+            and (hint := sandbox_hint(answer["exit_code"], answer["output"]))
+        ):
             answer["hint"] = hint
         for name in ("notify_on_complete", "watch_patterns", "check_interval"):
             if getattr(asked, name):
-                answer.setdefault("notes", []).append(f"{name} holds for background=true alone; it was left out")
+                answer.setdefault("notes", []).append(
+                    f"{name} holds for background=true alone; it was left out"
+                )
         return answer
 
     async def _answer(self, result: Result) -> Fields:
@@ -167,7 +195,9 @@ class TerminalCall:
         if is_yielded:
             data, total = _whole(task, data, total)
         answer: Fields = {
-            "output": _shown(task, asked.command, data, result.omitted, total, result.log) if total else "",
+            "output": _shown(task, asked.command, data, result.omitted, total, result.log)
+            if total
+            else "",
             **ending_fields(result.ending, asked.command),
             "duration": round(result.duration, 3),
             "log": result.log,
@@ -180,7 +210,9 @@ class TerminalCall:
             answer |= await _yielded(task, result.process, result.waiting_for_input)
         return answer
 
-    async def _in_terminal(self, environment: Environment, timeout: float, env: dict[str, str] | None) -> Fields:
+    async def _in_terminal(
+        self, environment: Environment, timeout: float, env: dict[str, str] | None
+    ) -> Fields:
         """The answer of a foreground command that has a terminal."""
         task, asked = self._task, self._asked
         wishes = NotifyOptions(task=task.id, caller=task.caller, origin="foreground")
@@ -192,10 +224,14 @@ class TerminalCall:
             raise
         answer = await _printed(task, process)
         if ending is None:
-            return answer | await _yielded(task, process, (await process.status()).waiting_for_input)
+            return answer | await _yielded(
+                task, process, (await process.status()).waiting_for_input
+            )
         await process.set_tag(write_wishes(msgspec.structs.replace(wishes, told=True)))
         answer |= ending_fields(ending, asked.command)
-        return answer | {"pty_note": "it ran beside the session: a cd or variable of its own is not kept"}
+        return answer | {
+            "pty_note": "it ran beside the session: a cd or variable of its own is not kept"
+        }
 
     async def _ending(self, process: Process, timeout: float) -> Ending | None:
         """How the process ended within its time; None when it may go on."""
@@ -220,7 +256,11 @@ class TerminalCall:
                     typing.exception()
 
     async def _start(
-        self, environment: Environment, env: dict[str, str] | None, wishes: NotifyOptions, **options: Any
+        self,
+        environment: Environment,
+        env: dict[str, str] | None,
+        wishes: NotifyOptions,
+        **options: Any,
     ) -> Process:
         start = partial(
             Session.start,
@@ -251,10 +291,19 @@ class TerminalCall:
         except (InvalidArgument, NotPermitted):
             raise
         except ExecutionError as error:
-            return {"output": "", "exit_code": -1, "status": "error", "error": f"it could not be started: {error}"}
+            return {
+                "output": "",
+                "exit_code": -1,
+                "status": "error",
+                "error": f"it could not be started: {error}",
+            }
         task.notices.follow(process)
         task.history.started[process.id] = task.show(asked.command, "")
-        answer = {"output": "Background process started", "session_id": process.id, "pid": process.pid}
+        answer = {
+            "output": "Background process started",
+            "session_id": process.id,
+            "pid": process.pid,
+        }
         return answer | {"exit_code": 0, "error": None, **extra}
 
 
@@ -263,7 +312,9 @@ async def terminal(sudo: SudoAnswers, task: Task, asked: TerminalArguments) -> F
     if not asked.command.strip():
         raise InvalidArgument("command is empty; give the text to run", argument="command")
     if "\0" in asked.command:
-        raise InvalidArgument("command holds a NUL character; remove it, or pass it as stdin", argument="command")
+        raise InvalidArgument(
+            "command holds a NUL character; remove it, or pass it as stdin", argument="command"
+        )
     if len(asked.command) > task.limits.command:
         raise InvalidArgument(
             f"command has {len(asked.command):,} characters, the most is {task.limits.command:,}; "
@@ -319,7 +370,9 @@ def ending_fields(ending: Ending, command: str) -> Fields:
 async def _yielded(task: Task, process: Process, waiting: bool | None) -> Fields:
     """The answer's fields on a command that goes on as one of the task's processes."""
     task.history.started[process.id] = task.show(process.info.command, "")
-    await process.set_tag(write_wishes(NotifyOptions(task=task.id, caller=task.caller, origin="yielded")))
+    await process.set_tag(
+        write_wishes(NotifyOptions(task=task.id, caller=task.caller, origin="yielded"))
+    )
     fields: Fields = {"status": "yielded", "session_id": process.id, "pid": process.pid}
     return fields | {"exit_code": None, "error": None, "waiting_for_input": waiting}
 
@@ -349,9 +402,13 @@ def _whole(task: Task, data: bytes, total: int) -> tuple[bytes, int]:
     return data[: len(data) - unfinished], total - unfinished
 
 
-def _shown(task: Task, command: str, data: bytes, omitted: tuple[int, int] | None, total: int, log: str) -> str:
+def _shown(
+    task: Task, command: str, data: bytes, omitted: tuple[int, int] | None, total: int, log: str
+) -> str:
     clean = partial(task.show, command=command)
-    cut = cut_output(data, budget=task.limits.output, omitted=omitted, total_bytes=total, clean=clean)
+    cut = cut_output(
+        data, budget=task.limits.output, omitted=omitted, total_bytes=total, clean=clean
+    )
     return cut.text(f"Read them with process(action='log', session_id={log!r}, offset=LINE).")
 
 
@@ -360,9 +417,13 @@ def _wishes(task: Task, asked: TerminalArguments) -> tuple[NotifyOptions, Fields
     extra: Fields = {}
     watch, every = tuple(asked.watch_patterns or ()), asked.check_interval
     if not all(watch):
-        raise InvalidArgument("watch_patterns must not hold an empty text", argument="watch_patterns")
+        raise InvalidArgument(
+            "watch_patterns must not hold an empty text", argument="watch_patterns"
+        )
     if every is not None and not 0 < every < float("inf"):
-        raise InvalidArgument("check_interval must be seconds above zero", argument="check_interval")
+        raise InvalidArgument(
+            "check_interval must be seconds above zero", argument="check_interval"
+        )
     if asked.notify_on_complete:
         extra["notify_on_complete"] = True
         if watch:
@@ -376,9 +437,15 @@ def _wishes(task: Task, asked: TerminalArguments) -> tuple[NotifyOptions, Fields
     if watch:
         extra["watch_patterns"] = list(watch)
     if not (asked.notify_on_complete or watch or every):
-        extra["hint"] = "nobody is told when it ends: use the process tool's wait or poll, or notify_on_complete"
+        extra["hint"] = (
+            "nobody is told when it ends: use the process tool's wait or poll, or notify_on_complete"
+        )
     wishes = NotifyOptions(
-        task=task.id, caller=task.caller, notify=asked.notify_on_complete, watch=watch, every=every or 0.0
+        task=task.id,
+        caller=task.caller,
+        notify=asked.notify_on_complete,
+        watch=watch,
+        every=every or 0.0,
     )
     if (size := len(write_wishes(wishes).encode())) > TAG - SPARE:
         raise InvalidArgument(
@@ -390,4 +457,6 @@ def _wishes(task: Task, asked: TerminalArguments) -> tuple[NotifyOptions, Fields
 
 def terminal_tool(sudo: SudoAnswers) -> Tool[TerminalArguments]:
     """The tool, with the answers to sudo's password prompts."""
-    return Tool("terminal", DESCRIPTION, TerminalArguments, partial(terminal, sudo), answers=ANSWERS)
+    return Tool(
+        "terminal", DESCRIPTION, TerminalArguments, partial(terminal, sudo), answers=ANSWERS
+    )

@@ -1,4 +1,6 @@
-"""Judges addresses on the web: pages are fetched from public hosts, and from private ones that the user has named."""
+"""Judges addresses on the web: pages are fetched from public hosts, and from private ones that the
+user has named.
+"""
 
 import ipaddress
 import socket
@@ -32,7 +34,8 @@ _METADATA = _networks("""
     169.254.0.0/16 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32 fd00:ec2::/32 fd00:c1::/32 fd20:ce::/32
 """)
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-# IPv6 addresses whose last 32 bits are an IPv4 address: NAT64, IPv4-compatible, IPv4-translated; and ISATAP's mark.
+# IPv6 addresses whose last 32 bits are an IPv4 address: NAT64, IPv4-compatible, IPv4-translated;
+# and ISATAP's mark.
 _ENDS_IN_IPV4 = _networks("64:ff9b::/96 64:ff9b:1::/48 ::/96 ::ffff:0:0:0/96")
 _ISATAP = (0x5EFE, 0x2005EFE)
 
@@ -41,11 +44,14 @@ _PRIVATE_NAMES = str.split(
 )
 _WEB_PORTS = (80, 443)  # of those below 1024
 _OTHER_SERVICES = frozenset(
-    map(int, str.split("""
+    map(
+        int,
+        str.split("""
     1719 1720 1723 2049 2375 2376 2379 2380 3306 3389 3659 4045 4190 5060 5061 5432 5672 5900 6000 6379 6443 6566 6665
     6666 6667 6668 6669 6679 6697 9042 9200 9300 10080 10250 11211 27017
-    """))
-)  # fmt: skip
+    """),
+    )
+)
 
 
 def is_public(text: str) -> bool:
@@ -53,7 +59,9 @@ def is_public(text: str) -> bool:
     address = ipaddress.ip_address(text)
     if (inner := _embedded(address)) is not None:
         return is_public(str(inner))
-    if isinstance(address, ipaddress.IPv6Address) and (address.scope_id or address not in _GLOBAL_UNICAST):
+    if isinstance(address, ipaddress.IPv6Address) and (
+        address.scope_id or address not in _GLOBAL_UNICAST
+    ):
         return False
     return address.is_global and not _is_in(address, _RESERVED)
 
@@ -81,7 +89,10 @@ def _embedded(address: Address) -> ipaddress.IPv4Address | None:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host, also of `127.1`, `0x7f000001` and other notations of the system. Raises OSError."""
+    """The addresses of a host, also of `127.1`, `0x7f000001` and other notations of the system.
+
+    Raises OSError.
+    """
     found = await in_thread(partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM))
     return list(dict.fromkeys(str(answer[4][0]) for answer in found))
 
@@ -106,7 +117,9 @@ class Sites(NamedTuple):
         """Raises Refused for a host that the rules exclude."""
         self.check_denied(host)
         if self.allow and not _covering(self.allow, host):
-            raise Refused(f"{host} is not among the hosts of the setting web.allow", rule="web.allow")
+            raise Refused(
+                f"{host} is not among the hosts of the setting web.allow", rule="web.allow"
+            )
 
     def check_denied(self, host: str) -> None:
         """Raises Refused for a denied host or address."""
@@ -125,7 +138,9 @@ def _covering(rules: Iterable[str], host: str) -> str:
 
 
 def _covers(rule: str, host: str) -> bool:
-    return f".{host}".endswith(f".{_host(rule)}") or ("*" in rule and fnmatchcase(host, rule.lower()))
+    return f".{host}".endswith(f".{_host(rule)}") or (
+        "*" in rule and fnmatchcase(host, rule.lower())
+    )
 
 
 def _host(rule: str) -> str:
@@ -148,7 +163,9 @@ def read_url(text: str, base: URL | None = None) -> URL:
         url = URL(text.strip()) if base is None else base.join(text.strip())
     except (InvalidURL, ValueError) as error:
         # What a page redirects to is not quoted: errors are not marked as untrusted.
-        raise Refused(f"this is no address of a page: {error}" if base is None else NO_TARGET) from None
+        raise Refused(
+            f"this is no address of a page: {error}" if base is None else NO_TARGET
+        ) from None
     return url.copy_with(fragment=None)
 
 
@@ -156,12 +173,16 @@ def check_url(url: URL, sites: Sites) -> None:
     """Raises Refused for an address that its text excludes."""
     host, port = host_of(url), url.port
     if url.scheme not in ("http", "https"):
-        raise Refused(f"an address with the scheme {url.scheme!r} is not fetched; use http or https")
+        raise Refused(
+            f"an address with the scheme {url.scheme!r} is not fetched; use http or https"
+        )
     if not host or "%" in host:
         raise Refused("the address names no host of the internet")
     if url.userinfo:
         raise Refused("the address holds a user name or a password; leave them out")
-    if port is not None and (port in _OTHER_SERVICES or not (1024 <= port < 65536 or port in _WEB_PORTS)):
+    if port is not None and (
+        port in _OTHER_SERVICES or not (1024 <= port < 65536 or port in _WEB_PORTS)
+    ):
         raise Refused(f"port {port} belongs to another service than the web")
     sites.check(host)
     is_bare = "." not in host and ":" not in host and not host.isdigit()
@@ -169,7 +190,9 @@ def check_url(url: URL, sites: Sites) -> None:
         sites.refuse_private(host, "is a name of a private network")
 
 
-async def checked_addresses(host: str, port: int, sites: Sites, find: Resolve = resolve) -> Sequence[str]:
+async def checked_addresses(
+    host: str, port: int, sites: Sites, find: Resolve = resolve
+) -> Sequence[str]:
     """The addresses that a connection to the host may use. Raises FetchError.
 
     One private address among public ones refuses the host: a page is served by public ones alone.
@@ -179,7 +202,9 @@ async def checked_addresses(host: str, port: int, sites: Sites, find: Resolve = 
     except OSError as error:
         raise FetchError(f"{host} cannot be resolved: {error.strerror or error}") from None
     except UnicodeError:
-        raise Refused("the address names no host: a part of its name is empty or longer than 63 characters") from None
+        raise Refused(
+            "the address names no host: a part of its name is empty or longer than 63 characters"
+        ) from None
     for address in addresses:
         sites.check_denied(address)
         if is_metadata(address):

@@ -8,7 +8,10 @@ class FetchError(ExecutionError):
 
 
 class Refused(FetchError):
-    """An address that must not be fetched. `rule` is the user's rule that excludes it, if one does."""
+    """An address that must not be fetched.
+
+    `rule` is the user's rule that excludes it, if one does.
+    """
 
     def __init__(self, message: str, *, rule: str = "") -> None:
         super().__init__(message)

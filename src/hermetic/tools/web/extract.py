@@ -1,4 +1,6 @@
-"""Texts of fetched pages, read by a process of its own with limits on time and memory, and without any variables."""
+"""Texts of fetched pages, read by a process of its own with limits on time and memory, and without
+any variables.
+"""
 
 import asyncio
 import json
@@ -39,7 +41,9 @@ class Extractor:
         if answer.status >= 400:
             problems.append(f"the server answered with status {answer.status}; this is its page")
         if answer.is_cut:
-            problems.append(f"the page is longer; only the first {len(answer.body):,} bytes were read")
+            problems.append(
+                f"the page is longer; only the first {len(answer.body):,} bytes were read"
+            )
         problems += [text for name in ("problem", "error") if (text := found.get(name))]
         if "error" in found:
             raise FetchError("; ".join(problems))
@@ -48,7 +52,13 @@ class Extractor:
 
 async def _ask(question: bytes) -> dict[str, str]:
     worker = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", extract_worker.__file__, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}
+        sys.executable,
+        "-I",
+        extract_worker.__file__,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=DEVNULL,
+        env={},
     )
     try:
         async with asyncio.timeout(WEB_EXTRACT):
@@ -74,7 +84,9 @@ class Parts(NamedTuple):
 
 
 def made(settings: WebSettings, environ: Mapping[str, str], denied: Sequence[str]) -> Parts:
-    """The parts by the user's settings and variables; `denied` are hosts that other settings exclude."""
+    """The parts by the user's settings and variables; `denied` are hosts that other settings
+    exclude.
+    """
     sites = Sites(settings.allow, (*settings.deny, *denied), settings.private_hosts)
     fetcher = Fetcher(sites, seconds=settings.timeout, proxy=settings.proxy)
     return Parts(fetcher, Extractor(), {kind.name: kind(environ) for kind in PROVIDERS})

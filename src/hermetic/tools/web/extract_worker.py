@@ -1,6 +1,7 @@
 """Reads the text of a page: HTML and PDF as markdown. Run as a program.
 
-A page can be made so that parsing it takes hours or all memory. Only a process with limits can be ended then.
+A page can be made so that parsing it takes hours or all memory. Only a process with limits can be
+ended then.
 """
 
 import codecs
@@ -17,7 +18,11 @@ SHORT = 200  # characters of a page that is perhaps built by scripts
 SCRIPTED = "the page builds its text with scripts, which are not run here; it needs a browser"
 
 # -- characters
-_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 _META = re.compile(rb"<meta[^>]{0,256}?charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.IGNORECASE)
 _XML = re.compile(rb"<\?xml[^>]{0,256}?encoding\s*=\s*[\"']([\w.:-]{2,40})", re.IGNORECASE)
 _CODECS = re.compile(
@@ -26,27 +31,50 @@ _CODECS = re.compile(
 )
 # Names that pages use for a larger set of characters.
 _MEANT = {
-    "iso-8859-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", "ascii": "cp1252", "iso-8859-9": "cp1254",
-    "shift_jis": "cp932", "x-sjis": "cp932", "sjis": "cp932", "windows-31j": "cp932", "euc-kr": "cp949",
-    "ks_c_5601-1987": "cp949", "windows-949": "cp949", "gb2312": "gb18030", "gbk": "gb18030", "x-gbk": "gb18030",
-    "windows-936": "gb18030", "tis-620": "cp874", "windows-874": "cp874", "iso-8859-8-i": "iso-8859-8",
-}  # fmt: skip
+    "iso-8859-1": "cp1252",
+    "latin1": "cp1252",
+    "us-ascii": "cp1252",
+    "ascii": "cp1252",
+    "iso-8859-9": "cp1254",
+    "shift_jis": "cp932",
+    "x-sjis": "cp932",
+    "sjis": "cp932",
+    "windows-31j": "cp932",
+    "euc-kr": "cp949",
+    "ks_c_5601-1987": "cp949",
+    "windows-949": "cp949",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "x-gbk": "gb18030",
+    "windows-936": "gb18030",
+    "tis-620": "cp874",
+    "windows-874": "cp874",
+    "iso-8859-8-i": "iso-8859-8",
+}
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
 
 def decode(body: bytes, charset: str) -> str:
-    """The text of a page: by its byte order mark, its header, its own declaration, else by its bytes."""
+    """The text of a page: by its byte order mark, its header, its own declaration, else by its
+    bytes.
+    """
     for mark, name in _MARKS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
     start = body[:4096]
-    declared = [found[1].decode("ascii").lower() for pattern in (_META, _XML) if (found := pattern.search(start))]
+    declared = [
+        found[1].decode("ascii").lower()
+        for pattern in (_META, _XML)
+        if (found := pattern.search(start))
+    ]
     for label in (charset, *declared):
         name = _MEANT.get(label, label)
         if _is_known(name):
-            return body.decode("utf-8" if name.startswith("utf-16") and label in declared else name, "replace")
+            return body.decode(
+                "utf-8" if name.startswith("utf-16") and label in declared else name, "replace"
+            )
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(body)  # the last character may be cut
     except UnicodeDecodeError:
@@ -66,31 +94,43 @@ def _is_known(name: str) -> bool:
 
 
 # -- HTML
-_DROPPED = frozenset(str.split("""
+_DROPPED = frozenset(
+    str.split("""
     head script style noscript template svg math iframe frame object embed applet canvas audio video map button select
     option datalist input textarea progress meter dialog nav footer
-"""))  # fmt: skip
-_BLOCKS = frozenset(str.split("""
+""")
+)
+_BLOCKS = frozenset(
+    str.split("""
     address article aside body center dd details div dl dt fieldset figcaption figure form h1 h2 h3 h4 h5 h6 header
     hgroup li main ol p section summary table tbody td tfoot th thead tr ul caption legend
-"""))  # fmt: skip
-_ROLES = frozenset(str.split("""
+""")
+)
+_ROLES = frozenset(
+    str.split("""
     navigation banner contentinfo search dialog alertdialog complementary menu menubar toolbar
-"""))  # fmt: skip
+""")
+)
 # Words in a class or id of parts that are not the page's own text.
-_BESIDES = frozenset(str.split("""
+_BESIDES = frozenset(
+    str.split("""
     cookie cookies consent gdpr cookie-banner cookie-consent cookie-notice navbar nav navigation sidebar breadcrumb
     breadcrumbs share sharing social social-share newsletter subscribe promo advert advertisement ads ad sponsored
     related related-posts popup modal overlay pagination pager skip-link skiplink headerlink anchor-link permalink
     linenos lineno line-numbers gutter copybtn edit-page sr-only visually-hidden screen-reader-text
-"""))  # fmt: skip
-_NOTES = re.compile(r"note|tip|warning|caution|danger|important|admonition|callout|info", re.IGNORECASE)
+""")
+)
+_NOTES = re.compile(
+    r"note|tip|warning|caution|danger|important|admonition|callout|info", re.IGNORECASE
+)
 _HIDDEN = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d]*[1-9])|opacity\s*:\s*0(?![.\d]*[1-9])"
     r"|(?:left|top|text-indent)\s*:\s*-\d{3,}",
     re.IGNORECASE,
 )
-_LANGUAGE = re.compile(r"(?:^|\s)(?:lang(?:uage)?-|highlight-source-|highlight-|brush:\s*)([A-Za-z][\w+#.-]*)")
+_LANGUAGE = re.compile(
+    r"(?:^|\s)(?:lang(?:uage)?-|highlight-source-|highlight-|brush:\s*)([A-Za-z][\w+#.-]*)"
+)
 _NO_LANGUAGE = ("default", "none", "text", "plain", "plaintext", "notranslate")
 _SPACE = re.compile(r"[ \t\r\n\f\u00a0]+")
 _WRAPS = {"strong": "**", "b": "**", "em": "*", "i": "*", "del": "~~", "s": "~~"}
@@ -99,7 +139,9 @@ Attributes = dict[str, str | None]
 
 
 class Markdown:
-    """Writes nodes as markdown, in document order and without recursion: pages can be nested arbitrarily deep."""
+    """Writes nodes as markdown, in document order and without recursion: pages can be nested
+    arbitrarily deep.
+    """
 
     def __init__(self, base: str, share: Callable[[Any], float]) -> None:
         self._base, self._share = base, share
@@ -162,7 +204,9 @@ class Markdown:
         self._blocks.append((bool(self._lists), "\n".join(lines)))
 
     def _enter(self, node: Any) -> Leave | None:
-        """Writes the start of a node; what writes its end, or None for a node that is left out with all below it."""
+        """Writes the start of a node; what writes its end, or None for a node that is left out with
+        all below it.
+        """
         tag = node.tag
         if tag == "-text":
             self._inline.append(_SPACE.sub(" ", node.text_content or ""))
@@ -188,7 +232,11 @@ class Markdown:
         return _nothing
 
     def _is_left_out(self, node: Any, tag: str, about: Attributes) -> bool:
-        if "hidden" in about or about.get("aria-hidden") == "true" or _HIDDEN.search(about.get("style") or ""):
+        if (
+            "hidden" in about
+            or about.get("aria-hidden") == "true"
+            or _HIDDEN.search(about.get("style") or "")
+        ):
             return True
         if not about and tag not in ("header", "aside"):
             return False
@@ -243,16 +291,25 @@ class Markdown:
 
     def _a(self, node: Any, about: Attributes) -> Leave:
         address = (about.get("href") or "").strip()
-        if not address or address.startswith("#") or re.match(r"(?i)(?:javascript|data|vbscript):", address):
+        if (
+            not address
+            or address.startswith("#")
+            or re.match(r"(?i)(?:javascript|data|vbscript):", address)
+        ):
             return _nothing
         target = _joined(self._base, address)
         return self._wrapped(lambda text: f"[{text}]({target})" if text.strip("¶#§🔗 ") else "")
 
     def _img(self, node: Any, about: Attributes) -> None:
-        text, address = _tidy(about.get("alt") or "").replace("\n", " "), (about.get("src") or "").strip()
+        text, address = (
+            _tidy(about.get("alt") or "").replace("\n", " "),
+            (about.get("src") or "").strip(),
+        )
         if text:
             is_inside = not address or address.lower().startswith("data:")
-            self._inline.append(f"[IMAGE: {text}]" if is_inside else f"![{text}]({_joined(self._base, address)})")
+            self._inline.append(
+                f"[IMAGE: {text}]" if is_inside else f"![{text}]({_joined(self._base, address)})"
+            )
 
     def _pre(self, node: Any, about: Attributes) -> None:
         for one in node.css("br"):
@@ -300,7 +357,11 @@ class Markdown:
 
     # -- tables
     def _table(self, node: Any, about: Attributes) -> Leave:
-        if self._closed or about.get("role") in ("presentation", "none") or node.css_first("td table, td pre, th pre"):
+        if (
+            self._closed
+            or about.get("role") in ("presentation", "none")
+            or node.css_first("td table, td pre, th pre")
+        ):
             self._flush()
             return self._flush
         self._flush()
@@ -341,9 +402,21 @@ class Markdown:
         return self._wrapped(cell)
 
     _ELEMENTS: Mapping[str, Callable[["Markdown", Any, Attributes], Leave | None]] = {
-        "br": _br, "hr": _hr, "a": _a, "img": _img, "pre": _pre, "blockquote": _blockquote, "ul": _ul, "ol": _ol,
-        "li": _li, "dd": _dd, "table": _table, "tr": _tr, "td": _td, "th": _td,
-    }  # fmt: skip
+        "br": _br,
+        "hr": _hr,
+        "a": _a,
+        "img": _img,
+        "pre": _pre,
+        "blockquote": _blockquote,
+        "ul": _ul,
+        "ol": _ol,
+        "li": _li,
+        "dd": _dd,
+        "table": _table,
+        "tr": _tr,
+        "td": _td,
+        "th": _td,
+    }
 
 
 def _nothing() -> None:
@@ -373,7 +446,9 @@ def _language(pre: Any) -> str:
     for node in nodes:
         about = node.attributes if node is not None else {}
         found = _LANGUAGE.search(about.get("class") or "")
-        name = (found[1] if found else about.get("data-lang") or about.get("data-language") or "").lower()
+        name = (
+            found[1] if found else about.get("data-lang") or about.get("data-language") or ""
+        ).lower()
         if name and name not in _NO_LANGUAGE:
             return name
     return ""
@@ -391,15 +466,24 @@ def read_html(text: str, url: str) -> dict[str, str]:
     body = tree.body
     if body is None:
         return {"title": title, "text": ""}
-    is_scripted, metadata = tree.css_first("script") is not None, list(dict.fromkeys(_metadata(tree)))
+    is_scripted, metadata = (
+        tree.css_first("script") is not None,
+        list(dict.fromkeys(_metadata(tree))),
+    )
     tree.strip_tags(["script", "style", "template"])
     whole = max(1, len(body.text()))
-    markdown = Markdown(address, lambda node: len(node.text()) / whole).of(_main_part(tree, body, whole))
+    markdown = Markdown(address, lambda node: len(node.text()) / whole).of(
+        _main_part(tree, body, whole)
+    )
     if len(markdown) >= SHORT or not is_scripted:
         return {"title": title, "text": markdown}
     about = [said for said in metadata if said not in markdown]
     if about or not markdown:
-        return {"title": title, "text": "\n\n".join(filter(None, [markdown, *about])), "problem": SCRIPTED}
+        return {
+            "title": title,
+            "text": "\n\n".join(filter(None, [markdown, *about])),
+            "problem": SCRIPTED,
+        }
     return {"title": title, "text": markdown}
 
 
@@ -425,7 +509,11 @@ def _metadata(tree: Any) -> Iterator[str]:
                 waiting += one
             elif isinstance(one, dict):
                 waiting += [one["@graph"]] if "@graph" in one else []
-                yield from (one[name] for name in ("articleBody", "description") if isinstance(one.get(name), str))
+                yield from (
+                    one[name]
+                    for name in ("articleBody", "description")
+                    if isinstance(one.get(name), str)
+                )
     for selector in ('meta[property="og:description"]', 'meta[name="description"]'):
         found = tree.css_first(selector)
         if found is not None and (said := found.attributes.get("content")):
@@ -465,19 +553,25 @@ def read(body: bytes, kind: str, charset: str, url: str, most: int) -> dict[str,
     """`title`, `text` and `problem` of a page, or `error`."""
     if body[:1024].lstrip().startswith(b"%PDF-"):
         return read_pdf(body, most)
-    is_wide = charset.startswith("utf-16") or body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    is_wide = charset.startswith("utf-16") or body.startswith(
+        (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    )
     if b"\0" in body[:4096] and not is_wide:
         return {"error": f"this is no text but {kind or 'binary data'}"}
     text = decode(body, charset)
     if "html" in kind or (
-        "xml" not in kind and re.match(r"\s*(?:<!--.{0,1000}?-->\s*)?<(?:!doctype html|html)", text, re.I | re.S)
+        "xml" not in kind
+        and re.match(r"\s*(?:<!--.{0,1000}?-->\s*)?<(?:!doctype html|html)", text, re.I | re.S)
     ):
         return read_html(text, url)
     return {"title": "", "text": text.strip()}
 
 
 def main() -> None:
-    """Reads one page from stdin: a line with its description and the limits, then its bytes. Answers JSON."""
+    """Reads one page from stdin: a line with its description and the limits, then its bytes.
+
+    Answers JSON.
+    """
     asked = json.loads(sys.stdin.buffer.readline())
     resource.setrlimit(resource.RLIMIT_AS, (asked["memory"], asked["memory"]))
     resource.setrlimit(resource.RLIMIT_CPU, (asked["seconds"], asked["seconds"]))

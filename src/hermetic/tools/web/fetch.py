@@ -1,4 +1,6 @@
-"""The one way to the web: connections to checked addresses, redirects by hand, limits on time, bytes and unpacking."""
+"""The one way to the web: connections to checked addresses, redirects by hand, limits on time,
+bytes and unpacking.
+"""
 
 import asyncio
 import re
@@ -35,9 +37,13 @@ from hermetic.tools.web.addresses import (
 from hermetic.tools.web.errors import FetchError, Refused
 
 EVERY_SITE = Sites()
-USER_AGENT = f"Mozilla/5.0 (compatible; Hermetic/{VERSION}; fetches single pages for an agent's user)"
+USER_AGENT = (
+    f"Mozilla/5.0 (compatible; Hermetic/{VERSION}; fetches single pages for an agent's user)"
+)
 _SENT = {"User-Agent": USER_AGENT, "Accept-Encoding": "gzip"}
-_PAGE = {"Accept": "text/html, application/xhtml+xml, application/pdf;q=0.9, text/*;q=0.8, */*;q=0.1"}
+_PAGE = {
+    "Accept": "text/html, application/xhtml+xml, application/pdf;q=0.9, text/*;q=0.8, */*;q=0.1"
+}
 _MOVED = (301, 302, 303, 307, 308)
 _NO_TEXT = re.compile(
     r"(?:image|audio|video|font|model)/|application/(?:zip|gzip|x-(?:tar|gzip|bzip2|xz|7z|rar|executable))"
@@ -83,23 +89,29 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
         failure: Exception = FetchError(f"{host} has no address")
         for address in await checked_addresses(host, port, self._sites, self._find):
             try:
-                return await self._network.connect_tcp(address, port, WEB_CONNECT, local_address, socket_options)
+                return await self._network.connect_tcp(
+                    address, port, WEB_CONNECT, local_address, socket_options
+                )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error
         raise failure
 
     async def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None
+        self,
+        path: str,
+        timeout: float | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         """Raises Refused."""
         raise Refused("sockets of this machine are not fetched from")
 
 
 class Fetcher:
-    """Fetches pages for models, and calls APIs that the user has chosen. It keeps no connection, no cookie, no login.
+    """Fetches pages for models, and calls APIs that the user has chosen. It keeps no connection, no
+    cookie, no login.
 
-    Variables for proxies are ignored; `proxy` is the user's own. It resolves names itself, so then only an address's
-    text is checked.
+    Variables for proxies are ignored; `proxy` is the user's own. It resolves names itself, so then
+    only an address's text is checked.
     """
 
     def __init__(
@@ -128,21 +140,31 @@ class Fetcher:
         async with self._bounded(url, self._seconds):
             for _ in range(WEB_REDIRECTS + 1):
                 await _check(url, self._sites)
-                async with self._sent("GET", url, _PAGE, None, self._proxy, self._network) as response:
+                async with self._sent(
+                    "GET", url, _PAGE, None, self._proxy, self._network
+                ) as response:
                     headers = _headers(response)
                     if response.status not in _MOVED or "location" not in headers:
                         return await self._read(url, response, headers)
                     url = read_url(headers["location"], url)
         raise Refused(f"the page redirects more than {WEB_REDIRECTS} times")
 
-    async def call(self, method: str, address: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
-        """The answer of an API at an address of the user's, which may be private. Raises FetchError."""
+    async def call(
+        self, method: str, address: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> Answer:
+        """The answer of an API at an address of the user's, which may be private.
+
+        Raises FetchError.
+        """
         url, proxy = read_url(address), self._proxy
         try:
             await _check(url, EVERY_SITE)
         except Refused:
             proxy = None  # it is on the user's own network
-        async with self._bounded(url, WEB_PROVIDER), self._sent(method, url, headers, body, proxy, None) as response:
+        async with (
+            self._bounded(url, WEB_PROVIDER),
+            self._sent(method, url, headers, body, proxy, None) as response,
+        ):
             return await self._read(url, response, _headers(response))
 
     def allows(self, address: str) -> bool:
@@ -168,11 +190,17 @@ class Fetcher:
             async with self._slots, asyncio.timeout(seconds):
                 yield
         except TimeoutError:
-            raise FetchError(f"{host_of(url)} did not answer completely within {seconds:g} s") from None
+            raise FetchError(
+                f"{host_of(url)} did not answer completely within {seconds:g} s"
+            ) from None
         except httpcore2.ProtocolError:  # its text quotes the server
-            raise FetchError(f"{host_of(url)} cannot be fetched from: it does not speak HTTP as it should") from None
+            raise FetchError(
+                f"{host_of(url)} cannot be fetched from: it does not speak HTTP as it should"
+            ) from None
         except _FAILURES as error:
-            raise FetchError(f"{host_of(url)} cannot be fetched from: {error or type(error).__name__}") from None
+            raise FetchError(
+                f"{host_of(url)} cannot be fetched from: {error or type(error).__name__}"
+            ) from None
 
     @asynccontextmanager
     async def _sent(
@@ -186,15 +214,26 @@ class Fetcher:
     ) -> AsyncIterator[httpcore2.Response]:
         if self._certificates is None and url.scheme == "https":
             self._certificates = httpcore2.default_ssl_context()
-        target = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+        target = httpcore2.URL(
+            scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+        )
         async with (
-            httpcore2.AsyncConnectionPool(self._certificates, proxy, network_backend=network) as pool,
-            pool.stream(method, target, headers=[*_SENT.items(), *headers.items()], content=body) as response,
+            httpcore2.AsyncConnectionPool(
+                self._certificates, proxy, network_backend=network
+            ) as pool,
+            pool.stream(
+                method, target, headers=[*_SENT.items(), *headers.items()], content=body
+            ) as response,
         ):
             yield response
 
-    async def _read(self, url: URL, response: httpcore2.Response, headers: Mapping[str, str]) -> Answer:
-        said, packing = headers.get("content-type", ""), headers.get("content-encoding", "identity").strip().lower()
+    async def _read(
+        self, url: URL, response: httpcore2.Response, headers: Mapping[str, str]
+    ) -> Answer:
+        said, packing = (
+            headers.get("content-type", ""),
+            headers.get("content-encoding", "identity").strip().lower(),
+        )
         kind = said.partition(";")[0].strip().lower()
         # What a server sends is not quoted in errors, which are not marked as untrusted.
         kind, packing = (text if _TOKEN.fullmatch(text) else "unknown" for text in (kind, packing))
@@ -256,7 +295,9 @@ async def _check(url: URL, sites: Sites) -> None:
 
 
 def _headers(response: httpcore2.Response) -> dict[str, str]:
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+    return {
+        name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+    }
 
 
 def _port(url: URL) -> int:
@@ -269,7 +310,9 @@ def _proxy(text: str) -> httpcore2.Proxy:
     except InvalidURL:
         url = URL()
     if url.scheme not in ("http", "https") or not url.host:
-        raise ConfigError("web.proxy is no address of an HTTP proxy; write http://HOST:PORT", setting="web.proxy")
+        raise ConfigError(
+            "web.proxy is no address of an HTTP proxy; write http://HOST:PORT", setting="web.proxy"
+        )
     login = (url.username, url.password) if url.userinfo else None
     place = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=_port(url), target=b"/")
     return httpcore2.Proxy(place, auth=login)

@@ -1,4 +1,5 @@
-"""Services that search the web, and those that also read pages. Each is configured by variables of this machine.
+"""Services that search the web, and those that also read pages. Each is configured by variables of
+this machine.
 
 Keys stay here: they are sent to their own service, in a header.
 """
@@ -25,7 +26,8 @@ class Replied(Protocol):
     def body(self) -> bytes: ...
 
 
-Call = Callable[[str, str, Mapping[str, str], bytes | None], Awaitable[Replied]]  # (method, address, headers, body)
+# (method, address, headers, body)
+Call = Callable[[str, str, Mapping[str, str], bytes | None], Awaitable[Replied]]
 
 
 class Found(NamedTuple):
@@ -57,7 +59,9 @@ class Provider:
 
     def __init__(self, environ: Mapping[str, str], endpoint: str = "") -> None:
         self.key = environ.get(self.variable, "").strip()
-        self._endpoint = (endpoint or environ.get(self.endpoint_variable, "").strip() or self.endpoint).rstrip("/")
+        self._endpoint = (
+            endpoint or environ.get(self.endpoint_variable, "").strip() or self.endpoint
+        ).rstrip("/")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"  # without the key
@@ -75,7 +79,11 @@ class Provider:
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     async def _get(self, call: Call, path: str, **query: str | int) -> Any:
-        return self._answer(await call("GET", f"{self._address(path)}?{urlencode(query)}", JSON | self.headers(), None))
+        return self._answer(
+            await call(
+                "GET", f"{self._address(path)}?{urlencode(query)}", JSON | self.headers(), None
+            )
+        )
 
     async def _post(self, call: Call, path: str, **fields: Any) -> Any:
         body = json.dumps(fields).encode()
@@ -88,11 +96,17 @@ class Provider:
 
     def _answer(self, reply: Replied) -> Any:
         if reply.status in (401, 403):
-            raise FetchError(f"{self.name} refuses the request (status {reply.status}); {self._advice()}")
+            raise FetchError(
+                f"{self.name} refuses the request (status {reply.status}); {self._advice()}"
+            )
         if reply.status == 429:
-            raise FetchError(f"{self.name} has answered too many requests; wait a while, or use fewer")
+            raise FetchError(
+                f"{self.name} has answered too many requests; wait a while, or use fewer"
+            )
         if not 200 <= reply.status < 300:
-            said = " ".join(reply.body[: 4 * SHOWN_ERROR].decode("utf-8", "replace").split())[:SHOWN_ERROR]
+            said = " ".join(reply.body[: 4 * SHOWN_ERROR].decode("utf-8", "replace").split())[
+                :SHOWN_ERROR
+            ]
             raise FetchError(f"{self.name} failed with status {reply.status}: {said}")
         try:
             answer = json.loads(reply.body)
@@ -172,18 +186,26 @@ class Exa(Provider):
 
     async def search(self, call: Call, query: str, limit: int) -> list[Found]:
         """Results with highlights of each page."""
-        answer = await self._post(call, "/search", query=query, numResults=limit, contents={"highlights": True})
+        answer = await self._post(
+            call, "/search", query=query, numResults=limit, contents={"highlights": True}
+        )
         return _found(answer.get("results"), "highlights")
 
     async def read(self, call: Call, url: str) -> Page:
         """The page as Exa has it."""
         answer = await self._post(call, "/contents", urls=[url], text=True)
-        failed = [str((one.get("error") or {}).get("tag") or "") for one in _objects(answer.get("statuses"))]
+        failed = [
+            str((one.get("error") or {}).get("tag") or "")
+            for one in _objects(answer.get("statuses"))
+        ]
         return _page(self.name, answer.get("results"), "text", *failed)
 
 
 class Firecrawl(Provider):
-    """Firecrawl searches, and reads pages with a browser. An instance of the user's own needs no key."""
+    """Firecrawl searches, and reads pages with a browser.
+
+    An instance of the user's own needs no key.
+    """
 
     name, variable, endpoint_variable = "firecrawl", "FIRECRAWL_API_KEY", "FIRECRAWL_API_URL"
     endpoint = "https://api.firecrawl.dev"
@@ -196,10 +218,17 @@ class Firecrawl(Provider):
 
     async def read(self, call: Call, url: str) -> Page:
         """The page after its scripts have run."""
-        answer = await self._post(call, "/v2/scrape", url=url, formats=["markdown"], onlyMainContent=True)
+        answer = await self._post(
+            call, "/v2/scrape", url=url, formats=["markdown"], onlyMainContent=True
+        )
         data = answer.get("data") or {}
         about = data.get("metadata") or {}
-        return _page(self.name, [{**data, "title": about.get("title")}], "markdown", str(about.get("error") or ""))
+        return _page(
+            self.name,
+            [{**data, "title": about.get("title")}],
+            "markdown",
+            str(about.get("error") or ""),
+        )
 
 
 class DuckDuckGo(Provider):
@@ -219,12 +248,18 @@ class DuckDuckGo(Provider):
             )
         results = _Results()
         results.feed(page)
-        return [Found(" ".join(title.split()), _unwrapped(url), " ".join(text.split()))
-                for title, url, text in results.found if "duckduckgo.com/y.js" not in url]  # fmt: skip
+        return [
+            Found(" ".join(title.split()), _unwrapped(url), " ".join(text.split()))
+            for title, url, text in results.found
+            if "duckduckgo.com/y.js" not in url
+        ]
 
 
 class _Results(HTMLParser):
-    """The results on a page of DuckDuckGo: `a.result__a` is a title, `.result__snippet` its passage."""
+    """The results on a page of DuckDuckGo:
+
+    `a.result__a` is a title, `.result__snippet` its passage.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -268,7 +303,8 @@ def _objects(value: object) -> list[dict[str, Any]]:
 def _found(results: object, described: str) -> list[Found]:
     """The results of a JSON answer; `described` is the field with the passage."""
     return [
-        Found(_text(one.get("title")), _text(one.get("url")), _text(one.get(described))) for one in _objects(results)
+        Found(_text(one.get("title")), _text(one.get("url")), _text(one.get(described)))
+        for one in _objects(results)
     ]
 
 
@@ -282,7 +318,9 @@ def _page(name: str, results: object, field: str, *failed: str) -> Page:
     for one in _objects(results):
         if isinstance(text := one.get(field), str) and text.strip():
             return Page(_text(one.get("title")), text)
-    raise FetchError(f"{name} could not read the page: {next(filter(None, failed), 'it gave no text')}")
+    raise FetchError(
+        f"{name} could not read the page: {next(filter(None, failed), 'it gave no text')}"
+    )
 
 
 PROVIDERS: tuple[type[Provider], ...] = (Tavily, Exa, Firecrawl, SearXNG, Brave, DuckDuckGo)

@@ -69,14 +69,20 @@ class SearchArguments(msgspec.Struct, frozen=True, kw_only=True):
 class ExtractArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `web_extract`."""
 
-    urls: Annotated[list[str | dict[str, Any]], about("Addresses, or results of web_search; at most 5.")]
-    char_limit: Annotated[int | None, about("Characters of each page, 2,000 to 500,000; 15,000 by default.")] = None
+    urls: Annotated[
+        list[str | dict[str, Any]], about("Addresses, or results of web_search; at most 5.")
+    ]
+    char_limit: Annotated[
+        int | None, about("Characters of each page, 2,000 to 500,000; 15,000 by default.")
+    ] = None
 
 
 class Web:
     """The web tools of a toolbox. Nothing is imported or connected before the first call."""
 
-    def __init__(self, settings: WebSettings, environ: Mapping[str, str], denied: Sequence[str] = ()) -> None:
+    def __init__(
+        self, settings: WebSettings, environ: Mapping[str, str], denied: Sequence[str] = ()
+    ) -> None:
         """`denied` are hosts that other settings exclude."""
         self._settings, self._environ, self._denied = settings, environ, denied
         self._uninstalled = [name for name in PACKAGES if find_spec(name) is None]
@@ -89,9 +95,21 @@ class Web:
     def tools(self) -> tuple[Tool[SearchArguments], Tool[ExtractArguments]]:
         """Both tools; each is offered where it can be used."""
         return (
-            Tool("web_search", SEARCH, SearchArguments, self.search, missing=self.search_missing, answers=SEARCHED),
             Tool(
-                "web_extract", EXTRACT, ExtractArguments, self.extract, missing=self.extract_missing, answers=EXTRACTED
+                "web_search",
+                SEARCH,
+                SearchArguments,
+                self.search,
+                missing=self.search_missing,
+                answers=SEARCHED,
+            ),
+            Tool(
+                "web_extract",
+                EXTRACT,
+                ExtractArguments,
+                self.extract,
+                missing=self.extract_missing,
+                answers=EXTRACTED,
             ),
         )
 
@@ -103,9 +121,7 @@ class Web:
         if self._searcher():
             return None
         names = ", ".join(variables[0] for variables in PROVIDERS.values() if variables)
-        return (
-            f'no provider is configured; set one of {names}, or web.search_backend = "duckduckgo", which needs no key'
-        )
+        return f'no provider is configured; set one of {names}, or web.search_backend = "duckduckgo", which needs no key'
 
     def extract_missing(self) -> str | None:
         """Why `web_extract` cannot be used, and what to set; None: it can."""
@@ -121,7 +137,10 @@ class Web:
         return None
 
     def _searcher(self) -> str:
-        """The chosen provider; by default the first that is configured. One that needs no key has to be chosen."""
+        """The chosen provider; by default the first that is configured.
+
+        One that needs no key has to be chosen.
+        """
         if (chosen := self._settings.search_backend) != "auto":
             return chosen
         return next((name for name, variables in PROVIDERS.items() if self._has(variables)), "")
@@ -148,7 +167,11 @@ class Web:
             }
             for position, one in enumerate(found, 1)
         ]
-        return {"success": True, "data": {"web": web}, "notice": f"titles and descriptions are {UNTRUSTED}"}
+        return {
+            "success": True,
+            "data": {"web": web},
+            "notice": f"titles and descriptions are {UNTRUSTED}",
+        }
 
     async def _search(self, task: Task, asked: SearchArguments) -> list[Found]:
         _check_secrets(task, asked.query, "query")
@@ -167,7 +190,9 @@ class Web:
         reading = [self._page(task, address) for address in addresses[:WEB_PAGES]]
         async with task.alive():
             pages = await task.interruptible(asyncio.gather(*reading, return_exceptions=True))
-            results = [await _result(task, *pair, limit) for pair in zip(addresses, pages, strict=False)]
+            results = [
+                await _result(task, *pair, limit) for pair in zip(addresses, pages, strict=False)
+            ]
         late = Refused(f"only {WEB_PAGES} addresses are read in one call; call again for this one")
         results += [_failed(task, address, late) for address in addresses[WEB_PAGES:]]
         return {"results": results, "notice": f"titles and contents are {UNTRUSTED}"}
@@ -205,7 +230,9 @@ async def _result(task: Task, address: str, page: Page | BaseException, limit: i
         raise page
     text = _EMBEDDED.sub(r"[IMAGE: \1]", _shown(task, page.text))
     tag = secrets.token_hex(4)
-    begin = f"[begin of untrusted content {tag} from {one_line(page.url or address)}: {UNTRUSTED}]\n"
+    begin = (
+        f"[begin of untrusted content {tag} from {one_line(page.url or address)}: {UNTRUSTED}]\n"
+    )
     end = f"\n[end of untrusted content {tag}]"
     content = f"{begin}{text}{end}"
     if len(text) > limit:
@@ -214,20 +241,31 @@ async def _result(task: Task, address: str, page: Page | BaseException, limit: i
         rest = await _kept(task, content, line)
         omitted = f"\n[... {len(text) - len(head) - len(tail):,} characters are left out here; see below ...]\n"
         content = f"{begin}{head}{omitted}{tail}{end}\n[{len(text):,} characters in all. {rest}]"
-    fields = {"url": address, "title": _shown(task, page.title), "content": content, "error": page.problem or None}
+    fields = {
+        "url": address,
+        "title": _shown(task, page.title),
+        "content": content,
+        "error": page.problem or None,
+    }
     return fields | ({"final_url": page.url} if page.url not in ("", address) else {})
 
 
 def _failed(task: Task, address: str, error: FetchError) -> Fields:
     fields: Fields = {"url": address, "title": "", "content": "", "error": _shown(task, str(error))}
-    return fields | ({"blocked_by_policy": {"rule": error.rule}} if isinstance(error, Refused) and error.rule else {})
+    return fields | (
+        {"blocked_by_policy": {"rule": error.rule}}
+        if isinstance(error, Refused) and error.rule
+        else {}
+    )
 
 
 def _ends(text: str, limit: int) -> tuple[str, str]:
     """The start and the end of a long text, cut at lines where that loses little."""
     first, last = text[: int(limit * HEAD)], text[-(limit - int(limit * HEAD)) :]
     at, begin = first.rfind("\n"), last.find("\n")
-    return first[:at] if at > len(first) // 2 else first, last[begin + 1 :] if 0 <= begin < len(last) // 2 else last
+    return first[:at] if at > len(first) // 2 else first, last[begin + 1 :] if 0 <= begin < len(
+        last
+    ) // 2 else last
 
 
 async def _kept(task: Task, content: str, line: int) -> str:
@@ -242,12 +280,18 @@ async def _kept(task: Task, content: str, line: int) -> str:
 
 def _address(item: str | Mapping[str, Any]) -> str:
     """The address of an item, which may be a result of a search."""
-    return item.strip() if isinstance(item, str) else str(item.get("url") or item.get("href") or "").strip()
+    return (
+        item.strip()
+        if isinstance(item, str)
+        else str(item.get("url") or item.get("href") or "").strip()
+    )
 
 
 def _check_secrets(task: Task, text: str, what: str) -> None:
     if any(task.show.file(plain, "") != plain for plain in (text, unquote_plus(text))):
-        raise Refused(f"the {what} holds what looks like a secret, and would send it to others; leave it out")
+        raise Refused(
+            f"the {what} holds what looks like a secret, and would send it to others; leave it out"
+        )
 
 
 def _shown(task: Task, text: str) -> str:

@@ -24,7 +24,11 @@ def judge_rsync(call: Call) -> str | None:
         run_program(call, program, "a remote shell")
     for program in options.values("rsync-path"):
         call.machine.run_text(program, call.shell.elsewhere(), None)
-    if any(sets_uid(part.lstrip("DF")) for value in options.values("chmod") for part in value.split(",")):
+    if any(
+        sets_uid(part.lstrip("DF"))
+        for value in options.values("chmod")
+        for part in value.split(",")
+    ):
         call.report("set-uid", "copies a program that runs with its owner's rights")
     if options.has("daemon"):
         call.report("serve-files", "offers files to whoever connects")
@@ -38,7 +42,9 @@ def judge_rsync(call: Call) -> str | None:
     if is_remote(target):
         check_sent(call, *held)
         if deletes:
-            call.report("delete-outside", "deletes files on another machine that the source does not have")
+            call.report(
+                "delete-outside", "deletes files on another machine that the source does not have"
+            )
     elif deletes:
         own = call.place(target)[1] in ("workspace", "temp", "cache")
         delete(call, target if own else target.rstrip("/") or "/", recursive=True)
@@ -46,7 +52,10 @@ def judge_rsync(call: Call) -> str | None:
         unpack(call, target, "")
         for path in filter(is_remote, sources):
             name = re.split("[/:]", path.rstrip("/"))[-1]
-            call.shell.fetched |= {resolve(target, call.shell) + "/" + name, resolve(target, call.shell)}
+            call.shell.fetched |= {
+                resolve(target, call.shell) + "/" + name,
+                resolve(target, call.shell),
+            }
     return None
 
 
@@ -62,7 +71,8 @@ def unpack(call: Call, target: str | None, source: str) -> None:
 def judge_tar(call: Call) -> str | None:
     """tar packs and unpacks; several options run programs."""
     args = list(call.args)
-    if args and re.fullmatch(r"[A-Za-z]+", args[0]):  # letters without a dash: the value of f is the next word
+    # letters without a dash: the value of f is the next word
+    if args and re.fullmatch(r"[A-Za-z]+", args[0]):
         args[0] = "-" + args[0].replace("f", "") + "f" * ("f" in args[0])
         call = call.named(call.name, args)
     options = call.options
@@ -148,9 +158,21 @@ def judge_rclone(call: Call) -> str | None:
     verb, *words = call.options.operands or [""]
     local = [path for path in words if ":" not in path]
     if verb in ("copy", "copyto", "sync", "move", "moveto", "rcat") and words and ":" in words[-1]:
-        check_sent(call, *(read(call, path, tree=True) for path in local), (verb == "rcat" and call.stdin) or "")
-    changed = {"sync": words[-1:], "move": words[:1], "moveto": words[:1], "bisync": words} if len(words) > 1 else {}
-    for path in words if verb in ("purge", "delete", "deletefile", "rmdir", "rmdirs") else changed.get(verb, ()):
+        check_sent(
+            call,
+            *(read(call, path, tree=True) for path in local),
+            (verb == "rcat" and call.stdin) or "",
+        )
+    changed = (
+        {"sync": words[-1:], "move": words[:1], "moveto": words[:1], "bisync": words}
+        if len(words) > 1
+        else {}
+    )
+    for path in (
+        words
+        if verb in ("purge", "delete", "deletefile", "rmdir", "rmdirs")
+        else changed.get(verb, ())
+    ):
         if ":" not in path:
             call.machine.note("delete", call.place(path)[0], scope="tree")
     return judge_by_row(call)
@@ -183,8 +205,12 @@ def judge_scp(call: Call) -> str | None:
 
 def judge_ftp(call: Call) -> str | None:
     """ftp, lftp, tftp, smbclient: their scripts run local commands, send files and fetch them."""
-    texts = [value for flag, value in itertools.pairwise(call.args) if flag in ("-c", "-e", "--command")]
-    words = " ".join(word for word in call.args if not word.startswith("-") or word == "-R").partition(" ")[2]
+    texts = [
+        value for flag, value in itertools.pairwise(call.args) if flag in ("-c", "-e", "--command")
+    ]
+    words = " ".join(
+        word for word in call.args if not word.startswith("-") or word == "-R"
+    ).partition(" ")[2]
     if call.name in ("tftp", "atftp") and "-g" in call.args:
         options = parse_options(call.args, "rlp")
         land(call, options.value("l") or "./", options.values("r", "l"))

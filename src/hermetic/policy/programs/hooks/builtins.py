@@ -48,7 +48,9 @@ def judge_cd(call: Call) -> str | None:
     if not args[0]:
         return ""
     path = args[0]
-    elsewhere = call.env.get("CDPATH", call.shell.scalar("CDPATH") if call.shell.is_set("CDPATH") else "")
+    elsewhere = call.env.get(
+        "CDPATH", call.shell.scalar("CDPATH") if call.shell.is_set("CDPATH") else ""
+    )
     for base in elsewhere.split(":") if not path.startswith(("/", ".", "~")) else ():
         if base not in ("", "."):
             path = f"{base.rstrip('/')}/{path}"
@@ -118,7 +120,9 @@ def judge_unset(call: Call) -> str | None:
         if name == "HISTFILE":
             call.report("clear-history", "stops the shell from recording its history")
         if "-n" in call.args:
-            call.shell.references = {one: to for one, to in call.shell.references.items() if one != name}
+            call.shell.references = {
+                one: to for one, to in call.shell.references.items() if one != name
+            }
         elif "-f" not in call.args:
             call.shell.set(name, "")
         if "-v" not in call.args:
@@ -183,13 +187,20 @@ def judge_read(call: Call) -> str | None:
     if array is not None:
         call.shell.set(array, split_ifs(line, ifs) if is_known(line) and ifs else [line])
         return ""
-    parts = line.split(None if ifs == " \t\n" else ifs[0], max(len(names) - 1, 0)) if ifs and is_known(line) else [line]
+    parts = (
+        line.split(None if ifs == " \t\n" else ifs[0], max(len(names) - 1, 0))
+        if ifs and is_known(line)
+        else [line]
+    )
     for at, name in enumerate(names or ["REPLY"]):
         base, bracket, key = name.partition("[")
         if bracket:
             run_index(call, key)
         call.shell.set(
-            base, parts[at].strip(" \t") if at < len(parts) and is_known(line) else ("" if is_known(line) else line)
+            base,
+            parts[at].strip(" \t")
+            if at < len(parts) and is_known(line)
+            else ("" if is_known(line) else line),
         )
     return ""
 
@@ -225,7 +236,9 @@ def judge_test(call: Call) -> str | None:
 def judge_code_option(call: Call) -> str | None:
     """complete -C, bind -x, enable -f: the shell's own ways to run something later."""
     for flag, value in zip(call.args, call.args[1:], strict=False):
-        if (call.name == "complete" and flag in ("-C", "-F")) or (call.name == "compgen" and flag == "-C"):
+        if (call.name == "complete" and flag in ("-C", "-F")) or (
+            call.name == "compgen" and flag == "-C"
+        ):
             run_code(call, value, "a completion")
         elif call.name in ("complete", "compgen") and flag == "-W":
             call.machine.fold_text(value, call.shell)

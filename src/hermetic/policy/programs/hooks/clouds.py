@@ -17,11 +17,22 @@ from hermetic.policy.tables import regex
 
 _UPLOADS = regex(r"\b(cp|put|upload|sync|create|push|mv|copy|paste|send)\b")
 _COMMAND_OPTION = regex(r"--(command|scripts?|cmd|exec(ute)?)=")
-_COMMAND_OPTIONS = ("--command", "-C", "--scripts", "--script", "--cmd", "--exec", "-c", "--execute")
+_COMMAND_OPTIONS = (
+    "--command",
+    "-C",
+    "--scripts",
+    "--script",
+    "--cmd",
+    "--exec",
+    "-c",
+    "--execute",
+)
 
 
 def judge_cloud(call: Call) -> str | None:
-    """A platform's command line: its row, commands it runs on its machines, and files that leave this one."""
+    """A platform's command line: its row, commands it runs on its machines, and files that leave
+    this one.
+    """
     if is_dry(call, call.row):
         return None
     _remote_commands(call)
@@ -66,9 +77,13 @@ def judge_aws(call: Call) -> str | None:
     printed = judge_by_row(call)
     words = call.options.operands
     if words[:2] in (["ssm", "send-command"], ["ssm", "start-session"], ["ecs", "execute-command"]):
-        match = re.search(r"commands=(?:\[?['\"]?)(.+?)(?:['\"]?\]?)$|--command[= ](.+)", " ".join(call.args))
+        match = re.search(
+            r"commands=(?:\[?['\"]?)(.+?)(?:['\"]?\]?)$|--command[= ](.+)", " ".join(call.args)
+        )
         if match:
-            call.machine.run_text((match[1] or match[2]).strip("'\" []"), call.shell.elsewhere(), None)
+            call.machine.run_text(
+                (match[1] or match[2]).strip("'\" []"), call.shell.elsewhere(), None
+            )
     if words[:1] != ["s3"] or words[1:2] not in (["cp"], ["mv"], ["sync"]):
         return printed or LOCAL + "\n"
     source, target = [*words[2:4], "", ""][:2]
@@ -118,7 +133,10 @@ def judge_ansible(call: Call) -> str | None:
         return judge_by_row(call)
     if module in ("shell", "command", "raw", "script", "win_shell"):
         call.machine.run_text(argument.removeprefix("cmd="), call.shell.elsewhere(), None)
-    elif module in ("file", "copy", "lineinfile", "template", "blockinfile") and "absent" not in argument:
+    elif (
+        module in ("file", "copy", "lineinfile", "template", "blockinfile")
+        and "absent" not in argument
+    ):
         for path in re.findall(r"(?:path|dest|name)=(\S+)", argument):
             other = call.again(["tee", path])
             other.shell = call.shell.elsewhere()

@@ -28,7 +28,9 @@ _SHARED = regex(
     r"/etc/(localtime|timezone|ssl/certs\S*|ca-certificates\S*|hosts|resolv\.conf|machine-id)"
     r"|/usr/share/\S+|/tmp/\.X11-unix|/dev/(null|shm)"
 )
-_CHANGES_FILES = names("rm rmdir unlink shred mv cp tee truncate dd find touch ln install sed chmod chown")
+_CHANGES_FILES = names(
+    "rm rmdir unlink shred mv cp tee truncate dd find touch ln install sed chmod chown"
+)
 
 
 def judge_docker(call: Call) -> str | None:
@@ -68,7 +70,9 @@ def judge_compose(call: Call) -> str | None:
     elif verb == "exec":
         return _exec(call.named("docker-exec", rest))
     else:
-        report_first(call.named("compose-verb", call.args), call.named("compose-verb", []).row.rules)
+        report_first(
+            call.named("compose-verb", call.args), call.named("compose-verb", []).row.rules
+        )
     return None
 
 
@@ -94,7 +98,11 @@ def _changes(words: list[str]) -> Iterator[list[str]]:
     name = words[0].rsplit("/", 1)[-1]
     if name in ("sh", "bash", "ash", "dash") and "-c" in words[1:-1]:
         texts = re.split(r"&&|\|\||[;|&\n]", words[words.index("-c") + 1])
-        yield from (["sh", "-c", text] for text in texts if text.split()[:1] and text.split()[0] in _CHANGES_FILES)
+        yield from (
+            ["sh", "-c", text]
+            for text in texts
+            if text.split()[:1] and text.split()[0] in _CHANGES_FILES
+        )
     elif name in _CHANGES_FILES:
         yield words
 
@@ -116,7 +124,11 @@ def _run_inside(call: Call, inside: list[str], mounts: list[tuple[str, str, bool
         seen = re.compile(rf"(?<![\w.-]){re.escape(target)}(?=/|\s|$|['\"*])")
         mapped = [seen.sub(host.replace("\\", r"\\"), arg) for arg in inside] if target else inside
         place = call.place(host)[1]
-        if mapped != inside and place == "elsewhere" and call.machine.probe_argv(mapped, call.shell):
+        if (
+            mapped != inside
+            and place == "elsewhere"
+            and call.machine.probe_argv(mapped, call.shell)
+        ):
             call.run(mapped)
         elif mapped != inside and place in ("workspace", "workspace root") and "/" in host:
             for words in _changes(mapped):
@@ -126,7 +138,9 @@ def _run_inside(call: Call, inside: list[str], mounts: list[tuple[str, str, bool
             shell.cwd = call.options.value("w", "workdir") or "/"
     if not shell.remote and call.machine.probe_argv(inside, shell):
         targets = [target for _, target, _ in mounts if target]
-        if any(arg.startswith(one) or (" " in arg and one in arg) for arg in inside for one in targets):
+        if any(
+            arg.startswith(one) or (" " in arg and one in arg) for arg in inside for one in targets
+        ):
             call.run(inside, shell=shell)
 
 
@@ -148,9 +162,16 @@ def _check_mount(call: Call, path: str, read_only: bool) -> None:
         call.report(_ESCAPE, "gives a container the engine that owns the host", full)
     elif _SHARED.fullmatch(full) and (read_only or "X11" in full or "localtime" in full):
         return
-    elif place in ("root", "system", "home", "kernel", "device", "disk", "startup", "log") or is_secret(
-        full, call.shell
-    ):
+    elif place in (
+        "root",
+        "system",
+        "home",
+        "kernel",
+        "device",
+        "disk",
+        "startup",
+        "log",
+    ) or is_secret(full, call.shell):
         call.report(_ESCAPE, f"gives a container a part of the host: {shown(path)}", full)
     elif place == "unknown":
         call.report("container-prune", f"mounts a path that cannot be known: {shown(path)}", full)
@@ -179,9 +200,16 @@ def copy_across(call: Call, rest: list[str]) -> str | None:
 
 
 def check_manifests(call: Call) -> None:
-    """Look into descriptions of containers that this text wrote or feeds in, for what reaches the host."""
-    files = parse_options(call.args, "fk", ("file", "filename", "kustomize")).values("f", "file", "filename")
-    texts = [call.input() if path == "-" else call.shell.files.get(call.place(path)[0], "") for path in files]
+    """Look into descriptions of containers that this text wrote or feeds in, for what reaches the
+    host.
+    """
+    files = parse_options(call.args, "fk", ("file", "filename", "kustomize")).values(
+        "f", "file", "filename"
+    )
+    texts = [
+        call.input() if path == "-" else call.shell.files.get(call.place(path)[0], "")
+        for path in files
+    ]
     if any(map(_REACHES_HOST.search, texts)):
         call.report(_ESCAPE, "describes a container that reaches its host")
 

@@ -16,7 +16,9 @@ from hermetic.policy.tables import regex
 
 _HERE = regex(rf"[^/{STAR}]{STAR}|{STAR}[^/{STAR}]")  # a star beside other letters
 # Programs that everywhere run with root's rights: a file that takes their mode takes that too.
-_SET_UID_PROGRAMS = regex(r"/bin/(sudo|su|passwd|mount|umount|newgrp|chsh|chfn|gpasswd|pkexec|ping|fusermount3?)$")
+_SET_UID_PROGRAMS = regex(
+    r"/bin/(sudo|su|passwd|mount|umount|newgrp|chsh|chfn|gpasswd|pkexec|ping|fusermount3?)$"
+)
 
 
 def judge_del(call: Call) -> str | None:
@@ -45,7 +47,9 @@ def judge_mv(call: Call) -> str | None:
             _move_away(call, path)
     _land(call, sources, target)
     if target is not None:
-        call.shell.moved.update({resolve(target, call.shell): resolve(path, call.shell) for path in sources})
+        call.shell.moved.update(
+            {resolve(target, call.shell): resolve(path, call.shell) for path in sources}
+        )
     return ""
 
 
@@ -54,7 +58,9 @@ def _move_away(call: Call, path: str) -> None:
     name = shown(path)
     call.machine.note("delete", full)
     protect_ours(call, full, name)
-    is_wide = place == "user" and has_glob(path) and not path.strip(STAR).rstrip("/").startswith("./")
+    is_wide = (
+        place == "user" and has_glob(path) and not path.strip(STAR).rstrip("/").startswith("./")
+    )
     if place == "git":
         call.report("delete-git-directory", f"takes the repository's history away: {name}", full)
     elif place in ("system", "root", "device", "disk", "kernel", "home"):
@@ -84,7 +90,11 @@ def _land(call: Call, sources: list[str], target: str | None) -> None:
         held = shell.files.get(resolve(path, shell)) if path else None
         if place in ("home", "workspace root", "user", "cache", "sibling") or target.endswith("/"):
             inside = f"{target.rstrip('/')}/{name}"
-            write(call, inside if place == "home" or target.endswith("/") else target, content=held or "")
+            write(
+                call,
+                inside if place == "home" or target.endswith("/") else target,
+                content=held or "",
+            )
             if place != "workspace root":
                 continue
         if held is not None or not path:
@@ -132,13 +142,18 @@ def judge_dd(call: Call) -> str | None:
     """dd copies if= to of=."""
     if is_dry(call, call.row):
         return None
-    given = {name: re.sub("^~", call.shell.home, value) for name, _, value in (arg.partition("=") for arg in call.args)}
+    given = {
+        name: re.sub("^~", call.shell.home, value)
+        for name, _, value in (arg.partition("=") for arg in call.args)
+    }
     content = read(call, given["if"]) if given.get("if") else call.input()
     content = content.replace(ENDLESS, "") if "count" in given else content
     if not (target := given.get("of")):
         return content
     if is_wholly_unseen(target):
-        call.report("delete-unknown", f"overwrites a file or a disk that cannot be known: {shown(target)}")
+        call.report(
+            "delete-unknown", f"overwrites a file or a disk that cannot be known: {shown(target)}"
+        )
     write(call, target, content=content)
     return ""
 
@@ -159,7 +174,16 @@ def judge_touch(call: Call) -> str | None:
     for path in words[:1] if call.name == "mknod" else words:
         full, place = call.place(path)
         call.machine.note("write", full)
-        is_guarded = place in ("system", "elsewhere", "startup", "device", "kernel", "disk", "history", "log")
+        is_guarded = place in (
+            "system",
+            "elsewhere",
+            "startup",
+            "device",
+            "kernel",
+            "disk",
+            "history",
+            "log",
+        )
         if is_guarded and not (call.name == "mkdir" and place == "startup"):
             write(call, path)
             call.shell.files.pop(full, None)
@@ -196,7 +220,9 @@ def judge_rename(call: Call) -> str | None:
 
 def sets_uid(mode: str) -> bool:
     """True for a mode by which a program runs with its owner's rights."""
-    return bool(re.fullmatch(r"0*[2467]\d{3}", mode) or re.search(r"(^|,)([ugoa]*[+=][rwxXt]*s)", mode))
+    return bool(
+        re.fullmatch(r"0*[2467]\d{3}", mode) or re.search(r"(^|,)([ugoa]*[+=][rwxXt]*s)", mode)
+    )
 
 
 def _widens(mode: str) -> bool:
@@ -234,7 +260,17 @@ def _without_modes(call: Call) -> list[str]:
 def _permission(call: Call, path: str, mode: str, recursive: bool) -> None:
     full, place = call.place(path)
     rule, reason = "open-permissions", ""
-    if place in ("root", "system", "elsewhere", "kernel", "device", "disk", "home", "log", "unknown"):
+    if place in (
+        "root",
+        "system",
+        "elsewhere",
+        "kernel",
+        "device",
+        "disk",
+        "home",
+        "log",
+        "unknown",
+    ):
         if place != "unknown" or recursive or path[:1] not in UNKNOWN:
             reason = "changes the rights on a shared or system path"
     elif is_secret(full, call.shell):
@@ -261,7 +297,10 @@ def judge_path_part(call: Call) -> str | None:
         bases = [word.rstrip("/").rsplit("/", 1)[-1] for word in (words if several else words[:1])]
         return "".join(base.removesuffix(suffix) + "\n" for base in bases)
     if call.name == "dirname":
-        parents = [(word.rstrip("/").rpartition("/")[0], "/" if word.startswith("/") else ".") for word in words]
+        parents = [
+            (word.rstrip("/").rpartition("/")[0], "/" if word.startswith("/") else ".")
+            for word in words
+        ]
         return "".join((parent or top) + "\n" for parent, top in parents)
     return "".join(resolve(word, call.shell) + "\n" for word in words)
 

@@ -1,4 +1,6 @@
-"""Filters: programs whose output follows from their input is computed, so that what they hide is seen."""
+"""Filters: programs whose output follows from their input is computed, so that what they hide is
+seen.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,9 @@ def _formatted(match: re.Match[str], rest: list[str]) -> str:
     value = rest.pop(0) if rest else ""
     if kind in ("b", "q", "s"):
         if kind == "b":
-            value = decode_backslashes(re.sub(r"\\0([0-7]{1,3})", r"\\\1", value), octal_needs_zero=False)[0]
+            value = decode_backslashes(
+                re.sub(r"\\0([0-7]{1,3})", r"\\\1", value), octal_needs_zero=False
+            )[0]
         if precision and precision.isdigit():
             value = value[: int(precision)] if is_plain(value) else value
         if width and width.lstrip("-").isdigit() and int(width) < 10_000:
@@ -172,7 +176,10 @@ def judge_fold(call: Call) -> str | None:
     if not is_plain(text) or not width.isdigit() or not int(width) or call.options.has("s", "b"):
         return unknown_like(text).replace(UNSET, LOCAL) + "\n"
     size = int(width)
-    return "\n".join("\n".join(line[at : at + size] for at in range(0, len(line), size)) for line in text.split("\n"))
+    return "\n".join(
+        "\n".join(line[at : at + size] for at in range(0, len(line), size))
+        for line in text.split("\n")
+    )
 
 
 def judge_head(call: Call) -> str | None:
@@ -181,15 +188,25 @@ def judge_head(call: Call) -> str | None:
     text = inputs(call, options.operands)
     text = _keeps(call, text) if call.name == "tail" else text.replace(ENDLESS, "")
     size = options.value("c", "bytes")
-    count = size or options.value("n", "lines") or next((flag for flag, _ in options.given if flag.isdigit()), "10")
+    count = (
+        size
+        or options.value("n", "lines")
+        or next((flag for flag, _ in options.given if flag.isdigit()), "10")
+    )
     if not is_known(text):
-        return text + (LOCAL if size is None else DECODED)  # a piece that no reader would see as such
+        # a piece that no reader would see as such
+        return text + (LOCAL if size is None else DECODED)
     if not re.fullmatch(r"[+-]?\d{1,9}", count):
         return unknown_like(text)
-    number, units = int(count.lstrip("+-")), text.splitlines(keepends=True) if size is None else list(text)
+    number, units = (
+        int(count.lstrip("+-")),
+        text.splitlines(keepends=True) if size is None else list(text),
+    )
     if call.name == "head":
         return "".join(units[: len(units) - number] if count.startswith("-") else units[:number])
-    return "".join(units[max(number - 1, 0) :] if count.startswith("+") else units[-number:] if number else [])
+    return "".join(
+        units[max(number - 1, 0) :] if count.startswith("+") else units[-number:] if number else []
+    )
 
 
 def judge_rev(call: Call) -> str | None:
@@ -225,7 +242,9 @@ def judge_tr(call: Call) -> str | None:
         return text
     complement = options.has("c", "C", "complement")
     if options.has("d", "delete"):
-        return "".join(char for char in text if (char in sets[0]) == complement or ord(char) >= 0xE000)
+        return "".join(
+            char for char in text if (char in sets[0]) == complement or ord(char) >= 0xE000
+        )
     if len(sets) < 2 or not sets[1] or complement:
         return text if is_known(text) and not complement else unknown_like(text)
     target = sets[1].ljust(len(sets[0]), sets[1][-1])
@@ -272,7 +291,13 @@ def judge_base(call: Call) -> str | None:
     decode = options.has("d", "D", "decode")
     if not is_plain(text):
         return unknown_like(text).replace(UNSET, DECODED if decode else LOCAL)
-    codec = "base32" if "32" in call.name or options.has("base32") else "base16" if options.has("base16") else "base64"
+    codec = (
+        "base32"
+        if "32" in call.name or options.has("base32")
+        else "base16"
+        if options.has("base16")
+        else "base64"
+    )
     return decode_base(text, codec) if decode else encode_base(text, codec) + "\n"
 
 
@@ -295,7 +320,9 @@ def decode_base(text: str, codec: str) -> str:
 def encode_base(text: str, codec: str) -> str:
     """The encoded text."""
     data = text.encode("latin-1", "replace")
-    encoded = {"base32": base64.b32encode, "base16": base64.b16encode}.get(codec, base64.b64encode)(data)
+    encoded = {"base32": base64.b32encode, "base16": base64.b16encode}.get(codec, base64.b64encode)(
+        data
+    )
     return encoded.decode("ascii")
 
 
@@ -303,7 +330,9 @@ def judge_xxd(call: Call) -> str | None:
     """xxd -r turns a hex dump back into bytes."""
     options = call.options
     text = inputs(call, options.operands[:1])
-    if not any("r" in arg[1:] for arg in call.args if arg.startswith("-") and not arg.startswith("--")):
+    if not any(
+        "r" in arg[1:] for arg in call.args if arg.startswith("-") and not arg.startswith("--")
+    ):
         if options.has("p", "ps", "plain") and is_plain(text):
             return text.encode("latin-1").hex() + "\n"
         return LOCAL + "".join(m for m in marks_in(text)) + "\n"
@@ -311,13 +340,17 @@ def judge_xxd(call: Call) -> str | None:
         return unknown_like(text).replace(UNSET, DECODED)
     plain = options.has("p")
     if not plain:
-        text = "".join(re.sub(r"^\s*[0-9a-fA-F]+:\s*", "", line).split("  ")[0] for line in text.splitlines())
+        text = "".join(
+            re.sub(r"^\s*[0-9a-fA-F]+:\s*", "", line).split("  ")[0] for line in text.splitlines()
+        )
     digits = re.sub(r"[^0-9a-fA-F]", "", text)
     return bytes.fromhex(digits[: len(digits) // 2 * 2]).decode("latin-1")
 
 
 # Options by which a program that puts a file's packed or unpacked form in its place keeps it.
-_KEEPS = regex(r"-[A-Za-z0-9]*[kctlhVL][A-Za-z0-9]*|--(?:keep|stdout|to-stdout|test|list|help|version)")
+_KEEPS = regex(
+    r"-[A-Za-z0-9]*[kctlhVL][A-Za-z0-9]*|--(?:keep|stdout|to-stdout|test|list|help|version)"
+)
 _DECODES = regex(r"-\w*d\w*|--(d|de|dec|decr|decomp)\w*|-\w*D\w*")
 
 
@@ -334,15 +367,26 @@ def judge_decoder(call: Call) -> str | None:
 
 
 def _decoded(text: str, decodes: bool) -> str:
-    return (DECODED if decodes else LOCAL) + "".join(mark for mark in (NET, SECRET, TOKEN) if mark in text) + "\n"
+    return (
+        (DECODED if decodes else LOCAL)
+        + "".join(mark for mark in (NET, SECRET, TOKEN) if mark in text)
+        + "\n"
+    )
 
 
 def judge_openssl(call: Call) -> str | None:
     """openssl: connections, encodings and ciphers."""
     pairs, kind = list(itertools.pairwise(call.args)), "".join(call.args[:1])
     if kind == "s_client":
-        return judge_telnet(call.again(["telnet", *(value for flag, value in pairs if flag in ("-connect", "-host"))]))
-    text = "".join(read(call, value) for flag, value in pairs if flag in ("-in", "-inkey", "-key")) or call.input()
+        return judge_telnet(
+            call.again(
+                ["telnet", *(value for flag, value in pairs if flag in ("-connect", "-host"))]
+            )
+        )
+    text = (
+        "".join(read(call, value) for flag, value in pairs if flag in ("-in", "-inkey", "-key"))
+        or call.input()
+    )
     for path in [value for flag, value in pairs if flag == "-out"]:
         write(call, path, content=text)
     decodes = any(map(_DECODES.fullmatch, call.args))
@@ -354,17 +398,28 @@ def judge_openssl(call: Call) -> str | None:
 
 def judge_seq(call: Call) -> str | None:
     """seq prints numbers; a long run becomes its ends and an unknown number."""
-    options = parse_options([arg for arg in call.args if not re.fullmatch(r"-\d+", arg)], "fs", ("separator", "format"))
+    options = parse_options(
+        [arg for arg in call.args if not re.fullmatch(r"-\d+", arg)], "fs", ("separator", "format")
+    )
     numbers = [int(arg) for arg in call.args if re.fullmatch(r"-?\d{1,9}", arg)]
-    if not numbers or len(numbers) != len(options.operands) + sum(1 for a in call.args if re.fullmatch(r"-\d+", a)):
+    if not numbers or len(numbers) != len(options.operands) + sum(
+        1 for a in call.args if re.fullmatch(r"-\d+", a)
+    ):
         return NUMBER + "\n"
     first, step, last = (
-        (1, 1, numbers[0]) if len(numbers) == 1 else (numbers[0], 1, numbers[1]) if len(numbers) == 2 else numbers[:3]
+        (1, 1, numbers[0])
+        if len(numbers) == 1
+        else (numbers[0], 1, numbers[1])
+        if len(numbers) == 2
+        else numbers[:3]
     )
     separator = options.value("s", "separator") or "\n"
     if step == 0 or abs(last - first) // abs(step) > 64:
         return joined((str(first), str(last), NUMBER + NUMBER), separator) + "\n"
-    return joined((str(n) for n in range(first, last + (1 if step > 0 else -1), step)), separator) + "\n"
+    return (
+        joined((str(n) for n in range(first, last + (1 if step > 0 else -1), step)), separator)
+        + "\n"
+    )
 
 
 def judge_yes(call: Call) -> str | None:
@@ -384,7 +439,9 @@ def judge_sort(call: Call) -> str | None:
         text = _keeps(call, text)
     if not is_known(text):
         return text
-    if call.name == "sort" and not options.has("n", "k", "key", "h", "V", "u", "M", "g", "R", "random-sort"):
+    if call.name == "sort" and not options.has(
+        "n", "k", "key", "h", "V", "u", "M", "g", "R", "random-sort"
+    ):
         return "".join(sorted(text.splitlines(keepends=True), reverse=options.has("r", "reverse")))
     if call.name == "paste" and options.has("s"):
         glue = "\t" if options.value("d") is None else (options.value("d") or "")[:1]

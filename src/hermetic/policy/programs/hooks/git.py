@@ -1,4 +1,5 @@
-"""git: its global options and settings, and the verbs whose meaning is procedural. Other verbs are rows of git.toml.
+"""git: its global options and settings, and the verbs whose meaning is procedural. Other verbs are
+rows of git.toml.
 
 A verb is judged under the name of git's own program for it: `git push` is `git-push`.
 """
@@ -123,10 +124,14 @@ def _set_program(call: Call, name: str, value: str, *, lasting: bool) -> None:
     key, text = name.lower(), value.lstrip("!").strip()
     if key in ("core.hookspath", "init.templatedir"):
         if call.place(value)[1] != "workspace" or (lasting and key == "init.templatedir"):
-            call.report(_CONFIG, f"makes git run programs from elsewhere: {shown(name)}={shown(value)}")
+            call.report(
+                _CONFIG, f"makes git run programs from elsewhere: {shown(name)}={shown(value)}"
+            )
     elif call.machine.probe_text(text, call.shell):
         run_code(call, text, "git's settings")
-    elif lasting or not is_plain(text) or re.match(r"\S*/|(sh|bash|curl|nc|python\d?|perl)\b", text):
+    elif (
+        lasting or not is_plain(text) or re.match(r"\S*/|(sh|bash|curl|nc|python\d?|perl)\b", text)
+    ):
         call.report(_CONFIG, f"makes git run a program: {shown(name)}={shown(value)}")
 
 
@@ -153,13 +158,18 @@ def _push(call: Call) -> str | None:
 
 
 def _check_target(call: Call, target: str) -> None:
-    """Report a push to an address, or to a remote that this text adds, on a host that nobody has chosen before."""
+    """Report a push to an address, or to a remote that this text adds, on a host that nobody has
+    chosen before.
+    """
     url = call.shell.git_aliases.get(_REMOTE + target, target)
     if not _URL.match(url) or is_local(url):
         return
     host = host_of(url) if "://" in url else re.split(r"[@:]", url)[-2]
     if not host.endswith(_FORGES):
-        call.report("git-push-elsewhere", f"sends the repository to a host it has not named before: {shown(host)}")
+        call.report(
+            "git-push-elsewhere",
+            f"sends the repository to a host it has not named before: {shown(host)}",
+        )
 
 
 def matched_dry(call: Call) -> bool:
@@ -173,7 +183,9 @@ def _config(call: Call) -> str | None:
     words = words[1:] if words[:1] == ["set"] else words
     given = {name for name, _ in options.given}
     if asks or len(words) < 2 or given.intersection(_QUERIES):
-        secret = re.search(r"extraheader|token|password|credential", " ".join(call.args), re.IGNORECASE)
+        secret = re.search(
+            r"extraheader|token|password|credential", " ".join(call.args), re.IGNORECASE
+        )
         return (SECRET if secret else LOCAL) + "\n"
     if options.has("system"):
         call.report(_CONFIG, "changes git for every user of this machine")
@@ -193,9 +205,11 @@ def _clean(call: Call) -> str | None:
     if options.has("n", "dry-run") or not options.has("f", "force", "i"):
         return None
     for path in options.operands or ["."]:
-        full, place = call.place("." if re.search(r"^:|[*?\[]", path) else path)  # git's own patterns
+        # git's own patterns
+        full, place = call.place("." if re.search(r"^:|[*?\[]", path) else path)
         if place in ("workspace", "workspace root", "temp"):
-            call.machine.note("delete", f"{full}/{UNSET}", scope="tree")  # what git does not know of it
+            # what git does not know of it
+            call.machine.note("delete", f"{full}/{UNSET}", scope="tree")
             call.report(_UNDO, f"deletes files git does not know: {shown(path)}")
         else:
             delete(call, path, recursive=True)
@@ -262,7 +276,9 @@ def _run_words(call: Call) -> str | None:
     if verb == "run":
         return call.run(words)
     if verb == "foreach":
-        return run_code(call, " ".join(parse_options(words, stop_early=True).operands), "git submodule foreach")
+        return run_code(
+            call, " ".join(parse_options(words, stop_early=True).operands), "git submodule foreach"
+        )
     return judge_by_row(call)
 
 
@@ -348,6 +364,9 @@ _VERBS: dict[str, Callable[[Call], str | None]] = {
     **dict.fromkeys(names("bisect submodule"), _run_words),
     **dict.fromkeys(names("clone fetch pull remote init"), _clone),
     **dict.fromkeys(
-        names("reset checkout switch restore branch tag stash worktree rm mv read-tree reflog gc prune"), _undo
+        names(
+            "reset checkout switch restore branch tag stash worktree rm mv read-tree reflog gc prune"
+        ),
+        _undo,
     ),
 }

@@ -16,11 +16,21 @@ from hermetic.policy.programs.table import TABLE
 from hermetic.policy.programs.texts import judge_patterns, judge_text
 from hermetic.policy.tables import names, regex
 
-_SUFFIXES = {".py": "python", ".pl": "perl", ".rb": "ruby", ".js": "node", ".mjs": "node", ".cjs": "node"}
+_SUFFIXES = {
+    ".py": "python",
+    ".pl": "perl",
+    ".rb": "ruby",
+    ".js": "node",
+    ".mjs": "node",
+    ".cjs": "node",
+}
 _SUFFIXES |= {".ts": "node", ".php": "php", ".lua": "lua", ".tcl": "tcl", ".r": "r"}
-_OURS = regex(r"(^|/)hermetic(/__main__\.py|/cli/__init__\.py)?/?$")  # our own command line by its file
+# our own command line by its file
+_OURS = regex(r"(^|/)hermetic(/__main__\.py|/cli/__init__\.py)?/?$")
 # Code that computes text which nobody can read in it.
-_COMPUTES = regex(r"(?i)decode|chr\(|fromhex|unhex|rot.?13|\[::-1\]|pack\b|fromCharCode|atob|\\x[0-9a-f]{2}")
+_COMPUTES = regex(
+    r"(?i)decode|chr\(|fromhex|unhex|rot.?13|\[::-1\]|pack\b|fromCharCode|atob|\\x[0-9a-f]{2}"
+)
 _MODULE = regex(r"-[A-Za-z]*?m(.*)")  # in a bundle of letters, with the module glued to it or not
 
 
@@ -41,7 +51,9 @@ def run_script(call: Call, content: str, path: str) -> str:
 
 
 def run_source(call: Call, path: str, language: str) -> str | None:
-    """Judge that a file of code is run: its content where this text wrote it, else where it comes from."""
+    """Judge that a file of code is run: its content where this text wrote it, else where it comes
+    from.
+    """
     full = resolve(path, call.shell)
     held = call.shell.files.get(full)
     if held is None:
@@ -180,7 +192,9 @@ def judge_django(call: Call) -> str | None:
 def judge_interpreter(call: Call) -> str | None:
     """perl, ruby, node, php, lua …: options with code, a script, or standard input."""
     if call.name == "nim":  # its options have a colon before their value
-        call = call.named("nim", [arg.replace(":", "=", 1) for arg in call.args if arg.startswith("-")])
+        call = call.named(
+            "nim", [arg.replace(":", "=", 1) for arg in call.args if arg.startswith("-")]
+        )
     row, options = call.row, call.options
     language, words, given = row.language, options.operands, dict(options.given)
     if {"version", "help"}.intersection(given):
@@ -191,7 +205,11 @@ def judge_interpreter(call: Call) -> str | None:
     for path in options.values(*row.script.split()):
         run_source(call, path, language)
     texts = options.values(*row.text.split())
-    texts += [value.partition(";")[2] for value in options.values("M", "m") if language == "perl" and ";" in value]
+    texts += [
+        value.partition(";")[2]
+        for value in options.values("M", "m")
+        if language == "perl" and ";" in value
+    ]
     if texts and "-run" in call.args:  # ruby's library of shell commands
         return call.run([texts[-1], *words])
     for text in texts:
@@ -222,7 +240,11 @@ def _edit(call: Call, paths: list[str], given: dict[str, str | None], code: str)
             write(call, path)
         elif "n" in given or "p" in given:
             read(call, path)
-    if call.stdin and ("n" in given or "p" in given) and re.search(r"\b(system|exec|eval|qx)\b|`", code):
+    if (
+        call.stdin
+        and ("n" in given or "p" in given)
+        and re.search(r"\b(system|exec|eval|qx)\b|`", code)
+    ):
         execute(call, call.stdin, "a command", piped=True)
 
 
@@ -259,7 +281,9 @@ _ELSEWHERE = regex(r"DESTDIR=[^/ ]|DESTDIR=/tmp|(PREFIX|prefix)=(?!/usr|/opt|/$)
 
 
 def judge_make(call: Call) -> str | None:
-    """make and kin: recipes and variables on the command line, recipes in a file whose content is known."""
+    """make and kin: recipes and variables on the command line, recipes in a file whose content is
+    known.
+    """
     options, words = call.options, call.options.operands
     texts = options.values("eval", "E")
     shows = options.has("n", "just-print", "dry-run", "recon", "q", "question", "help", "version")
@@ -269,7 +293,12 @@ def judge_make(call: Call) -> str | None:
         judge_patterns(call, text, "make")
     for word in words:
         name, _, value = word.partition("=")
-        if name.rstrip(":?+") in ("SHELL", ".SHELLFLAGS") and value not in ("/bin/sh", "/bin/bash", "bash", "sh"):
+        if name.rstrip(":?+") in ("SHELL", ".SHELLFLAGS") and value not in (
+            "/bin/sh",
+            "/bin/bash",
+            "bash",
+            "sh",
+        ):
             run_program(call, value, "make's shell")
         if nested := re.search(r"\$\(shell\s+(.*)\)", value):
             run_code(call, nested[1], "make")

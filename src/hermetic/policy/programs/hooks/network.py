@@ -1,4 +1,6 @@
-"""Downloads, uploads and connections: what is fetched, what is sent, and programs that run at either end."""
+"""Downloads, uploads and connections: what is fetched, what is sent, and programs that run at
+either end.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,12 @@ from hermetic.policy.paths import is_env_file, is_secret, resolve
 from hermetic.policy.tables import names, regex
 
 # Databases that take SQL or another query language by HTTP.
-_DATABASE = regex(r":(8123|8086|9200|4200|8529|7474|2480|9000|8812|5984)\b|/(query|_sql|sql|cypher|_search)\b")
-_STORED = regex(r":9200(/|$)|:2379|:8500|:8123|:5984|/v1\.\d+/(containers|images|volumes)|/(_all|\*)($|\?|/)")
+_DATABASE = regex(
+    r":(8123|8086|9200|4200|8529|7474|2480|9000|8812|5984)\b|/(query|_sql|sql|cypher|_search)\b"
+)
+_STORED = regex(
+    r":9200(/|$)|:2379|:8500|:8123|:5984|/v1\.\d+/(containers|images|volumes)|/(_all|\*)($|\?|/)"
+)
 _CLUSTER = regex(r"/apis?/(v\d|[\w.]+/v\d)\S*/(namespaces|nodes|persistentvolumes)\b")
 _ENGINE = regex(r"(docker|containerd|podman|crio|k3s|lxd|libvirt)[^/]*\.sock|/lxd/unix\.socket")
 _CONNECT_TO = regex(r"(?:\[[^\]]*\]|[^:]*):[^:]*:(\[[^\]]*\]|[^:]*):[^:]*$")
@@ -25,7 +31,9 @@ _AUTH_HEADER = regex(
     r"(?i)^(authorization|x-api-key|api-key|private-token|x-auth-token|x-\w+-token|x-vault-token|cookie|x-goog-api-key"
     r"|proxy-authorization|anthropic-\S+|openai-\S+|dd-api-key|circle-token)\s*:"
 )
-_BODIES = names("d data data-binary data-urlencode data-raw data-ascii F form form-string T upload-file json")
+_BODIES = names(
+    "d data data-binary data-urlencode data-raw data-ascii F form form-string T upload-file json"
+)
 _LOGINS = names("u user oauth2-bearer U proxy-user b cookie E cert key")
 _FILES = names("o output D dump-header c cookie-jar trace trace-ascii etag-save libcurl stderr")
 _MOST_ADDRESSES = 64  # that one argument is followed to
@@ -55,7 +63,9 @@ def judge_curl(call: Call) -> str | None:
     for name, value in options.given:
         if name in _FILES and value and value != "-":
             write(call, f"{directory}/{value}" if directory else value, content=NET)
-    if options.has("O", "remote-name") or any(name == "remote-name-all" for name, _ in options.given):
+    if options.has("O", "remote-name") or any(
+        name == "remote-name-all" for name, _ in options.given
+    ):
         for url in urls:
             write(call, f"{directory or '.'}/{_name(url)}", content=_fetched(url))
         return ""
@@ -78,7 +88,13 @@ def _addresses(url: str) -> list[str]:
     """The addresses that curl makes of one with alternatives; those of a range cannot be known."""
     found = [""]
     for piece in re.split(r"(\{[^{}]*\}|\[[^\[\]:]*\])", literal_globs(url)):
-        ways = piece[1:-1].split(",") if piece.startswith("{") else [UNSET] if piece.startswith("[") else [piece]
+        ways = (
+            piece[1:-1].split(",")
+            if piece.startswith("{")
+            else [UNSET]
+            if piece.startswith("[")
+            else [piece]
+        )
         found = [before + way for before in found for way in ways]
         if len(found) > _MOST_ADDRESSES:
             return [UNSET]
@@ -126,7 +142,9 @@ def _curl_sent(call: Call, options: Options, urls: list[str]) -> None:
         check_sent(call, url.replace(TOKEN, "") if is_local(url) else url)
         if method == "DELETE" or re.search(r"_delete_by_query|/_(all|forcemerge)$", url):
             _http_delete(call, url)
-        elif (method in ("POST", "PUT", "PATCH") or (sends and not options.has("G", "get"))) and not is_local(url):
+        elif (
+            method in ("POST", "PUT", "PATCH") or (sends and not options.has("G", "get"))
+        ) and not is_local(url):
             call.report("http-change", f"sends data to {shown(url)}")
 
 
@@ -151,7 +169,9 @@ def _payload(call: Call, name: str, value: str) -> None:
     if name in ("T", "upload-file"):
         path = value
     elif name not in ("data-raw", "form-string"):
-        match = re.search(r"^[^=@]*@(.+)" if name == "data-urlencode" else r"(?:^|=)[@<]([^;]+)", value)
+        match = re.search(
+            r"^[^=@]*@(.+)" if name == "data-urlencode" else r"(?:^|=)[@<]([^;]+)", value
+        )
         path = match[1] if match else ""
     if path == "-":
         text += call.input()
@@ -234,7 +254,9 @@ def judge_nc(call: Call) -> str | None:
     if options.has("h", "help", "version"):
         return None
     if options.value(*call.row.script.split()):
-        call.report("reverse-shell", "runs a program for whoever is at the other end of a connection")
+        call.report(
+            "reverse-shell", "runs a program for whoever is at the other end of a connection"
+        )
         return NET
     if options.has("z"):
         return LOCAL
@@ -255,7 +277,9 @@ def judge_socat(call: Call) -> str | None:
     """socat joins two addresses; EXEC and SYSTEM run programs, OPEN and FILE touch files."""
     words = [arg for arg in call.args if not arg.startswith("-") or arg == "-"]
     text, stdin = " ".join(words).lower(), call.stdin or ""
-    networked = re.search(r"(tcp|udp|openssl|ssl|sctp|socks|proxy|dccp|vsock|unix-connect)\d?(-\w+)?:", text)
+    networked = re.search(
+        r"(tcp|udp|openssl|ssl|sctp|socks|proxy|dccp|vsock|unix-connect)\d?(-\w+)?:", text
+    )
     away = networked and not re.search(r"localhost|127\.0\.0\.1", text)
     check_engine(call, *words)
     check_commands(call, stdin)
@@ -265,22 +289,32 @@ def judge_socat(call: Call) -> str | None:
         if kind in ("exec", "system", "shell"):
             if networked:
                 who = "runs a program for whoever is at the other end of a connection"
-                call.report("reverse-shell", who if away else "offers a program to whoever connects")
+                call.report(
+                    "reverse-shell", who if away else "offers a program to whoever connects"
+                )
             run_code(call, re.split(r",(?=\w+($|=|,))", rest)[0].strip("'\""), "socat")
         elif kind in ("unix", "unix-connect", "unix-client", "unix-sendto"):
             read(call, path)
         elif kind in ("file", "open", "gopen", "creat", "create"):
             stdin += read(call, path) if networked else ""
             written = kind.startswith("creat") or re.search(r"creat|wronly|append|trunc", rest)
-            if written or (word is words[-1] and "-u" in call.args) or (word is words[0] and "-U" in call.args):
+            if (
+                written
+                or (word is words[-1] and "-u" in call.args)
+                or (word is words[0] and "-U" in call.args)
+            ):
                 write(call, path, content=NET)
     if away:
         check_sent(call, stdin)
     return NET if away else LOCAL
 
 
-_PROGRAMS = names("proxycommand localcommand knownhostscommand pkcs11provider securitykeyprovider xauthlocation")
-_PROXIES = regex(r"\"?(ssh|nc|ncat|cloudflared|aws|corkscrew|connect|none|sss_ssh\w*|gcloud|tsh|wstunnel|websocat)\b")
+_PROGRAMS = names(
+    "proxycommand localcommand knownhostscommand pkcs11provider securitykeyprovider xauthlocation"
+)
+_PROXIES = regex(
+    r"\"?(ssh|nc|ncat|cloudflared|aws|corkscrew|connect|none|sss_ssh\w*|gcloud|tsh|wstunnel|websocat)\b"
+)
 
 
 def judge_ssh(call: Call) -> str | None:
@@ -289,7 +323,9 @@ def judge_ssh(call: Call) -> str | None:
     settings = [(one, *one.replace(" ", "=", 1).partition("=")) for one in options.values("o")]
     for setting, name, _, value in settings:
         text = value.strip("'\"")
-        if name.lower() in _PROGRAMS and (not _PROXIES.match(text) or call.machine.probe_text(text, call.shell)):
+        if name.lower() in _PROGRAMS and (
+            not _PROXIES.match(text) or call.machine.probe_text(text, call.shell)
+        ):
             call.report("run-unknown", f"runs a program here: {shown(setting)}")
             run_code(call, text, "an option of ssh")
     forwards = any(name.lower() in ("remoteforward", "tunnel") for _, name, _, _ in settings)
@@ -331,4 +367,6 @@ def judge_xterm(call: Call) -> str | None:
         return None
     flags = ("-e", "--", "-x", "--command", "--execute", "start")
     rest = args[next((at for at, arg in enumerate(args) if arg in flags), len(args)) + 1 :]
-    return run_code(call, rest[0], call.name) if len(rest) == 1 else call.run(rest) if rest else None
+    return (
+        run_code(call, rest[0], call.name) if len(rest) == 1 else call.run(rest) if rest else None
+    )

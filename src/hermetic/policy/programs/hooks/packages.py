@@ -1,4 +1,6 @@
-"""Package managers: programs that they fetch and start, scripts of packages, hooks of the system's manager."""
+"""Package managers: programs that they fetch and start, scripts of packages, hooks of the system's
+manager.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ from hermetic.policy.tables import regex
 # Programs under the names of the packages that hold them.
 _PACKAGES = {"firebase-tools": "firebase", "aws-cdk": "cdk", "sirv-cli": "sirv", "shx": ""}
 _PACKAGES |= dict.fromkeys(("cross-env", "dotenv", "dotenv-cli", "env-cmd"), "env")
-_APT_CODE = regex(r"(?i)(?:pre|post)-?invoke|Pre-Install-Pkgs|::Shell|Dir::Bin|ProxyAutoDetect|Methods")
+_APT_CODE = regex(
+    r"(?i)(?:pre|post)-?invoke|Pre-Install-Pkgs|::Shell|Dir::Bin|ProxyAutoDetect|Methods"
+)
 
 
 def judge_tool(call: Call) -> str | None:
     """uvx, uv tool run and pipx run fetch a program and start it."""
     verbs = {"uvx": [], "pipx": ["run"], "uv": ["tool", "run"]}[call.name]
     if call.args[: len(verbs)] == verbs:
-        words = parse_options(call.args[len(verbs) :], "pwcif", call.row.long, stop_early=True).operands
+        words = parse_options(
+            call.args[len(verbs) :], "pwcif", call.row.long, stop_early=True
+        ).operands
         call.run([re.split(r"[@=<>~\[]", words[0])[0], *words[1:]] if words else [])
     return judge_by_row(call)
 
@@ -45,11 +51,25 @@ def judge_npm(call: Call) -> str | None:
 def _scripts(call: Call, verb: str, words: list[str]) -> list[str]:
     """Scripts set on the command line, or in a package.json that this text wrote."""
     if words[:2] == ["pkg", "set"]:
-        return [setting.partition("=")[2] for setting in words[2:] if setting.startswith("scripts.")]
+        return [
+            setting.partition("=")[2] for setting in words[2:] if setting.startswith("scripts.")
+        ]
     if verb == "set-script":
         return words[2:3]
     held = call.shell.files.get(resolve("package.json", call.shell), "")
-    if verb not in ("run", "run-script", "test", "start", "stop", "install", "i", "ci", "restart", "t", "it"):
+    if verb not in (
+        "run",
+        "run-script",
+        "test",
+        "start",
+        "stop",
+        "install",
+        "i",
+        "ci",
+        "restart",
+        "t",
+        "it",
+    ):
         return []
     found = re.findall(r'"[\w:.-]+"\s*:\s*"((?:[^"\\]|\\.)*)"', held.partition('"scripts"')[2])
     return [code.replace('\\"', '"') for code in found]

@@ -48,7 +48,9 @@ def _kill_target(call: Call, target: str, signal: str) -> None:
         or (target.isdigit() and len(call.args) > MANY)
     ):
         call.report("kill-many", "ends many processes at once")
-    elif marks_in(target).strip(NUMBER) or (signal in ("9", "KILL", "SIGKILL") and target.startswith("%")):
+    elif marks_in(target).strip(NUMBER) or (
+        signal in ("9", "KILL", "SIGKILL") and target.startswith("%")
+    ):
         call.report("kill-some", f"ends processes: {shown(target)}")
 
 
@@ -56,10 +58,18 @@ def judge_pkill(call: Call) -> str | None:
     """pkill, killall and pgrep pick processes by name or owner."""
     if "-0" in call.args and call.name != "pgrep":
         return None
-    call = call.named(call.name, [arg for arg in call.args if not re.fullmatch(r"-(\d+|[A-Z]{2,}\d*)", arg)])
+    call = call.named(
+        call.name, [arg for arg in call.args if not re.fullmatch(r"-(\d+|[A-Z]{2,}\d*)", arg)]
+    )
     options, picked = call.options, call.options.operands
-    owner = options.value("u", "user", "U", "uid", "euid", "G", "group") or options.has("t", "terminal")
-    wide = (owner and not picked) or any(map(_is_wide, picked)) or options.has("v", "inverse", "inverse-match")
+    owner = options.value("u", "user", "U", "uid", "euid", "G", "group") or options.has(
+        "t", "terminal"
+    )
+    wide = (
+        (owner and not picked)
+        or any(map(_is_wide, picked))
+        or options.has("v", "inverse", "inverse-match")
+    )
     if call.name == "pgrep":
         return (PIDS if wide else LOCAL) + "\n"
     if options.has("l", "list", "V", "version", "h", "help") and not picked:
@@ -73,11 +83,16 @@ def judge_pkill(call: Call) -> str | None:
 
 def judge_fuser(call: Call) -> str | None:
     """fuser -k ends the programs that use a file or a port."""
-    call = call.named(call.name, [arg for arg in call.args if not re.fullmatch(r"-(\d+|[A-Z]{3,})", arg)])
+    call = call.named(
+        call.name, [arg for arg in call.args if not re.fullmatch(r"-(\d+|[A-Z]{3,})", arg)]
+    )
     if not call.options.has("k", "kill"):
         return LOCAL
     for target in call.options.operands:
-        if re.fullmatch(r"\d+(/(tcp|udp))?", target) or call.place(target)[1] in ("workspace", "temp"):
+        if re.fullmatch(r"\d+(/(tcp|udp))?", target) or call.place(target)[1] in (
+            "workspace",
+            "temp",
+        ):
             call.report("kill-some", f"ends who uses {shown(target)}")
         else:
             call.report("kill-many", f"ends every process that uses {shown(target)}")

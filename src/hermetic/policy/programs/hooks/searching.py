@@ -32,26 +32,36 @@ def judge_xargs(call: Call) -> str | None:
     if options.value("P", "max-procs") == "0" and (ENDLESS in text or NUMBER + NUMBER in text):
         call.report("fork-bomb", "starts processes again and again without end")
     command = options.operands or ["echo"]
-    replace = options.value("I", "J", "replace") or ("{}" if options.has("i") or options.has("replace") else None)
+    replace = options.value("I", "J", "replace") or (
+        "{}" if options.has("i") or options.has("replace") else None
+    )
     if options.has("0", "null"):
         items = [item for item in text.split("\0") if item]
     elif options.value("d", "delimiter"):
         delimiter = (
-            (options.value("d", "delimiter") or " ").replace("\\n", "\n").replace("\\0", "\0").replace("\\t", "\t")
+            (options.value("d", "delimiter") or " ")
+            .replace("\\n", "\n")
+            .replace("\\0", "\0")
+            .replace("\\t", "\t")
         )
         items = [item for item in text.rstrip("\n").split(delimiter[:1] or " ") if item]
     elif replace:
         items = [line.strip() for line in text.split("\n") if line.strip()]
     else:
         items = (
-            split_ifs(text.replace("'", "").replace('"', ""), " \t\n") if is_known(text) else split_ifs(text, " \t\n")
+            split_ifs(text.replace("'", "").replace('"', ""), " \t\n")
+            if is_known(text)
+            else split_ifs(text, " \t\n")
         )
     if not items:
         items = [marks_in(text)] if marks_in(text) else []
     if replace:
         if replace in command[0] and items:
             call.report("run-decoded", "runs programs whose names it reads")
-        out = [call.run([word.replace(replace, item) for word in command], stdin="") for item in _bounded(items, 50)]
+        out = [
+            call.run([word.replace(replace, item) for word in command], stdin="")
+            for item in _bounded(items, 50)
+        ]
         return "".join(out)
     if not items and options.has("r", "no-run-if-empty"):
         return ""
@@ -68,9 +78,15 @@ def judge_parallel(call: Call) -> str | None:
     options = call.options
     call = call.moved(options.value("wd", "workdir"))
     rest = options.operands
-    cut = next((at for at, word in enumerate(rest) if re.fullmatch(r":::\+?|::::", word)), len(rest))
+    cut = next(
+        (at for at, word in enumerate(rest) if re.fullmatch(r":::\+?|::::", word)), len(rest)
+    )
     if rest[cut : cut + 1] == ["::::"]:
-        rest = [*rest[:cut], ":::", *"".join(read(call, path) for path in rest[cut + 1 :]).split("\n")]
+        rest = [
+            *rest[:cut],
+            ":::",
+            *"".join(read(call, path) for path in rest[cut + 1 :]).split("\n"),
+        ]
     command, sources = rest[:cut], [word for word in rest[cut + 1 :] if not word.startswith(":::")]
     text = " ".join(command)
     if not sources:
@@ -78,13 +94,19 @@ def judge_parallel(call: Call) -> str | None:
         lines = (read(call, source) if source else call.input()).split("\n")
         sources = [line for line in lines if line]
     for item in _bounded(sources, 50) or [LOCAL]:
-        line = re.sub(r"\{[./#]*\}", item.replace("\\", "\\\\"), text) if "{" in text else f"{text} {item}"
+        line = (
+            re.sub(r"\{[./#]*\}", item.replace("\\", "\\\\"), text)
+            if "{" in text
+            else f"{text} {item}"
+        )
         run_code(call, line.strip(), "parallel")
     return None
 
 
 def judge_find(call: Call) -> str | None:
-    """find: starting points, then tests and actions; -exec runs commands, -delete deletes, -fprint writes."""
+    """find: starting points, then tests and actions; -exec runs commands, -delete deletes, -fprint
+    writes.
+    """
     roots, tests = _find_parts(call)
     picks = ("-name", "-iname", "-path", "-wholename", "-ipath", "-regex")
     patterns = [
@@ -99,7 +121,11 @@ def judge_find(call: Call) -> str | None:
         at += 1
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
             end = next(
-                (n for n in range(at, len(tests)) if tests[n] == ";" or (tests[n] == "+" and tests[n - 1] == "{}")),
+                (
+                    n
+                    for n in range(at, len(tests))
+                    if tests[n] == ";" or (tests[n] == "+" and tests[n - 1] == "{}")
+                ),
                 len(tests),
             )
             command = tests[at:end]
@@ -120,7 +146,10 @@ def _find_parts(call: Call) -> tuple[list[str], list[str]]:
     args = list(call.args)
     while args and (args[0] in ("-H", "-L", "-P") or args[0].startswith(("-O", "-D"))):
         args.pop(0)
-    at = next((n for n, arg in enumerate(args) if arg.startswith("-") or arg in ("(", "!", ")", ",")), len(args))
+    at = next(
+        (n for n, arg in enumerate(args) if arg.startswith("-") or arg in ("(", "!", ")", ",")),
+        len(args),
+    )
     return args[:at] or ["."], args[at:]
 
 
@@ -129,11 +158,17 @@ def _found(roots: list[str], patterns: list[str], tests: list[str]) -> list[str]
     if patterns and is_plain(patterns[0]) and patterns[0] not in ("*", ".*"):
         pattern = patterns[0].replace("*", STAR).replace("?", STAR).rsplit("/", 1)[-1]
         return [f"{root.rstrip('/')}/{pattern}" for root in roots]
-    top = [] if any(flag == "-mindepth" and value != "0" for flag, value in itertools.pairwise(tests)) else list(roots)
+    top = (
+        []
+        if any(flag == "-mindepth" and value != "0" for flag, value in itertools.pairwise(tests))
+        else list(roots)
+    )
     if any(flag == "-maxdepth" and value == "0" for flag, value in itertools.pairwise(tests)):
         return list(roots)
     if any(flag == "-type" and value == "f" for flag, value in itertools.pairwise(tests)) or any(
-        flag in ("-mtime", "-size", "-newer", "-mmin", "-atime", "-ctime", "-empty", "-user", "-perm") for flag in tests
+        flag
+        in ("-mtime", "-size", "-newer", "-mmin", "-atime", "-ctime", "-empty", "-user", "-perm")
+        for flag in tests
     ):
         top = []
     return [*top, *(f"{root.rstrip('/')}/{STAR}" for root in roots)]
@@ -155,7 +190,8 @@ def delete_found(call: Call, path: str, filtered: bool) -> None:
         call.report("delete-in-workspace", "deletes matching files in the workspace", full)
         return
     if place == "workspace root" and any(
-        test in call.args for test in ("-empty", "-mtime", "-newer", "-size", "-mmin", "-user", "-perm")
+        test in call.args
+        for test in ("-empty", "-mtime", "-newer", "-size", "-mmin", "-user", "-perm")
     ):
         call.report("delete-in-workspace", "deletes matching files in the workspace", full)
         return

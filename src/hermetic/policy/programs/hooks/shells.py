@@ -1,4 +1,6 @@
-"""Shells and their commands that run code, and programs that run a command as another user or in another place."""
+"""Shells and their commands that run code, and programs that run a command as another user or in
+another place.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def _report_place(call: Call, full: str, reason: str) -> None:
 
 
 def run_file(call: Call, word: str) -> str | None:
-    """Running a file by its path: its content when this text wrote it, None when nothing is known of it."""
+    """Running a file by its path: its content when this text wrote it, None when nothing is known
+    of it.
+    """
     full = resolve(word, call.shell)
     if _starts_itself(call, full):
         return LOCAL
@@ -120,7 +124,12 @@ def judge_shell(call: Call) -> str | None:
             reads_stdin = True
         if arg[-1] in "oO" and at < len(args):
             at += 1
-        if "n" in arg[1:] and arg[0] == "-" and not command and call.name not in ("csh", "tcsh", "fish"):
+        if (
+            "n" in arg[1:]
+            and arg[0] == "-"
+            and not command
+            and call.name not in ("csh", "tcsh", "fish")
+        ):
             return None
     rest = args[at:]
     call = call.moved(call.shell.cwd)
@@ -161,7 +170,9 @@ def judge_source(call: Call) -> str | None:
     args = [arg for arg in call.args if arg != "--"]
     if not args:
         return None
-    held = call.input() if args[0] in _INPUTS else call.shell.files.get(resolve(args[0], call.shell))
+    held = (
+        call.input() if args[0] in _INPUTS else call.shell.files.get(resolve(args[0], call.shell))
+    )
     if held is None:
         return _script(call, args[0], args[1:])
     if execute(call, held, "a sourced file"):
@@ -170,7 +181,9 @@ def judge_source(call: Call) -> str | None:
 
 
 def judge_trap(call: Call) -> str | None:
-    """trap keeps code for a signal or the shell's end; for DEBUG, ERR and RETURN it is judged at once as well."""
+    """trap keeps code for a signal or the shell's end; for DEBUG, ERR and RETURN it is judged at
+    once as well.
+    """
     args = [arg for arg in call.args if arg != "--"]
     if not args or args[0] in ("-l", "-p"):
         return ""
@@ -185,11 +198,17 @@ def judge_trap(call: Call) -> str | None:
 
 
 def judge_command(call: Call) -> str | None:
-    """command and builtin run another command in this shell, never a function; `command -v` only looks it up."""
+    """command and builtin run another command in this shell, never a function; `command -v` only
+    looks it up.
+    """
     words = call.options.operands
     if call.options.has("v", "V"):
         return "".join(f"/usr/bin/{name}\n" for name in words)
-    return call.machine.run_argv(words, call.shell, call.stdin, call.env, functions=False) if words else ""
+    return (
+        call.machine.run_argv(words, call.shell, call.stdin, call.env, functions=False)
+        if words
+        else ""
+    )
 
 
 def judge_let(call: Call) -> str | None:
@@ -204,7 +223,9 @@ def judge_let(call: Call) -> str | None:
 
 
 def judge_env(call: Call) -> str | None:
-    """env sets variables and runs a command; -S splits a text into one; alone it shows the environment."""
+    """env sets variables and runs a command; -S splits a text into one; alone it shows the
+    environment.
+    """
     args = list(call.args)
     while args:
         arg = args[0]
@@ -214,7 +235,9 @@ def judge_env(call: Call) -> str | None:
             args.pop(0)
             if not text and args:
                 text = args.pop(0)
-            return run_code(call, " ".join([text.lstrip("="), *(shlex.quote(arg) for arg in args)]), "env")
+            return run_code(
+                call, " ".join([text.lstrip("="), *(shlex.quote(arg) for arg in args)]), "env"
+            )
         if arg in ("-u", "--unset", "-C", "--chdir", "-P", "-a", "--argv0"):
             call = call.moved(args[1] if arg in ("-C", "--chdir") and len(args) > 1 else None)
             args = args[2:]
@@ -245,7 +268,11 @@ def judge_start_stop(call: Call) -> str | None:
     """start-stop-daemon starts a program."""
     call = call.named(call.name, [arg for arg in call.args if arg != "--start"])
     program = call.options.value(*call.row.program.split())
-    return call.moved(call.options.value("d", "chdir")).run([program, *call.options.operands]) if program else None
+    return (
+        call.moved(call.options.value("d", "chdir")).run([program, *call.options.operands])
+        if program
+        else None
+    )
 
 
 def judge_screen(call: Call) -> str | None:
@@ -264,7 +291,9 @@ def judge_tmux(call: Call) -> str | None:
         words = [" ".join(word for word in words if word not in ("Enter", "C-m", "C-c", "C-d"))]
     elif verb.startswith("if"):
         words = words[:2]
-    elif verb.startswith(("new", "split", "respawn", "run", "popup", "display-p", "pipe", "command")):
+    elif verb.startswith(
+        ("new", "split", "respawn", "run", "popup", "display-p", "pipe", "command")
+    ):
         words = [" ".join(words)]
     else:
         return None
@@ -298,7 +327,11 @@ def judge_sudo(call: Call) -> str | None:
     report_privilege(call, words)
     shell = call.shell.fork() if is_login else call.shell
     shell.cwd = "/root" if is_login else shell.cwd
-    return call.machine.run_text(" ".join(words), shell, call.stdin) if is_shell else call.run(words, shell=shell)
+    return (
+        call.machine.run_text(" ".join(words), shell, call.stdin)
+        if is_shell
+        else call.run(words, shell=shell)
+    )
 
 
 def judge_sudoedit(call: Call) -> str | None:

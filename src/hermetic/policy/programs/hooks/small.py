@@ -50,13 +50,18 @@ def judge_ls(call: Call) -> str | None:
         return PIDS + "\n"
     if call.options.has("d", "directory"):
         return "".join(f"{name}\n" for name in names)
-    return "".join(f"{name}\n" if re.search(rf"\.\w+$|{STAR}\.\w", name) else f"{STAR}\n" for name in names)
+    return "".join(
+        f"{name}\n" if re.search(rf"\.\w+$|{STAR}\.\w", name) else f"{STAR}\n" for name in names
+    )
 
 
 def judge_fd(call: Call) -> str | None:
     """fd PATTERN ROOT prints what is below the root; -x COMMAND runs it on each match."""
     args = call.args
-    at = next((at for at, arg in enumerate(args) if arg in ("-x", "-X", "--exec", "--exec-batch")), len(args))
+    at = next(
+        (at for at, arg in enumerate(args) if arg in ("-x", "-X", "--exec", "--exec-batch")),
+        len(args),
+    )
     words = [arg for arg in args[:at] if not arg.startswith("-")]
     found = [f"{root.rstrip('/')}/{STAR}" for root in words[1:] or ["."]]
     command = [arg for arg in args[at + 1 :] if arg not in (";", "\\;")]
@@ -88,7 +93,9 @@ def judge_words(call: Call) -> str | None:
 
 def judge_gdb(call: Call) -> str | None:
     """gdb and lldb: commands by options, in files and on standard input; `--args` has a program."""
-    at = next((at for at, arg in enumerate(call.args) if arg in ("--args", "-args", "--")), len(call.args))
+    at = next(
+        (at for at, arg in enumerate(call.args) if arg in ("--args", "-args", "--")), len(call.args)
+    )
     for text in given_texts(call.again(call.argv[: at + 1])):
         judge_text(call, text, "gdb")
     if {"run", "r", "-ex"}.intersection(call.args):
@@ -98,5 +105,7 @@ def judge_gdb(call: Call) -> str | None:
 
 def judge_windows(call: Call) -> str | None:
     """cmd /c TEXT runs a command of Windows."""
-    at = next((at for at, arg in enumerate(call.args) if arg.lower() in ("/c", "/k")), len(call.args))
+    at = next(
+        (at for at, arg in enumerate(call.args) if arg.lower() in ("/c", "/k")), len(call.args)
+    )
     return call.run(" ".join(call.args[at + 1 :]).split())

@@ -8,7 +8,17 @@ from hermetic.policy.budget import MAX_TEXT, joined
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import execute, is_wholly_unseen, run_code, run_program
 from hermetic.policy.effects import read, write
-from hermetic.policy.marks import DECODED, LOCAL, NET, SECRET, UNSET, is_known, is_plain, marks_in, unknown_like
+from hermetic.policy.marks import (
+    DECODED,
+    LOCAL,
+    NET,
+    SECRET,
+    UNSET,
+    is_known,
+    is_plain,
+    marks_in,
+    unknown_like,
+)
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.texts import judge_patterns
 from hermetic.policy.tables import regex
@@ -49,7 +59,9 @@ def judge_sed(call: Call) -> str | None:
         for _, _, replacement, flags, target in _SUBSTITUTE.findall(script):
             if "e" in flags:
                 lone = "&" in replacement and "&&" not in replacement
-                call.shell_text(replacement.replace("&", UNSET) if lone else replacement.replace("\\n", "\n"))
+                call.shell_text(
+                    replacement.replace("&", UNSET) if lone else replacement.replace("\\n", "\n")
+                )
             if target:
                 write(call, target.strip())
     return "" if in_place else _sed_output(scripts, text, call.options.has("n", "quiet", "silent"))
@@ -59,11 +71,17 @@ def _sed_output(scripts: list[str], text: str, quiet: bool) -> str:
     """The output of a plain substitution on known text; otherwise unknown text of the same origin."""
     script = scripts[0] if scripts else ""
     match = re.fullmatch(r"s(.)((?:(?!\1)[^\\]|\\.)*)\1((?:(?!\1)[^\\]|\\.)*)\1(g?)", script)
-    is_literal = match and not re.search(r"[\\*+?\[\]().^$&{}]", match[2]) and not re.search(r"[\\&]", match[3])
+    is_literal = (
+        match
+        and not re.search(r"[\\*+?\[\]().^$&{}]", match[2])
+        and not re.search(r"[\\&]", match[3])
+    )
     if match and is_literal and len(scripts) == 1 and is_plain(text) and not quiet:
         if (text.count(match[2]) + 1) * len(match[3]) > MAX_TEXT:
             return unknown_like(text)
-        return "\n".join(line.replace(match[2], match[3], -1 if match[4] else 1) for line in text.split("\n"))
+        return "\n".join(
+            line.replace(match[2], match[3], -1 if match[4] else 1) for line in text.split("\n")
+        )
     if marks_in(text):
         return text if not re.search(r"[sy][/|#,]", script) else unknown_like(text)
     changes = bool(text.strip()) or re.search(r"(^|;)\s*[sy]\W", script)
@@ -91,7 +109,11 @@ def judge_awk(call: Call) -> str | None:
     for program in programs:
         if is_wholly_unseen(program):
             execute(call, program, "an awk program")
-        _awk_program(call, program, dict(value.partition("=")[::2] for value in options.values("v", "assign")))
+        _awk_program(
+            call,
+            program,
+            dict(value.partition("=")[::2] for value in options.values("v", "assign")),
+        )
     first = "".join(programs[:1])
     if re.fullmatch(r"1|\s*\{?\s*print(\s+\$0)?\s*;?\s*\}?\s*", first):
         return text
@@ -105,14 +127,21 @@ def _awk_print(program: str) -> str | None:
         parts = re.finditer(r'"([^"]*)"|\$\w+', fields[1])
         return "".join(LOCAL if part[1] is None else part[1] for part in parts) + "\n"
     match = _BEGIN.fullmatch(program)
-    return match and match[2][1:-1].replace("\\n", "\n").replace('\\"', '"') + ("" if match[1] else "\n")
+    return match and match[2][1:-1].replace("\\n", "\n").replace('\\"', '"') + (
+        "" if match[1] else "\n"
+    )
 
 
 def _awk_program(call: Call, program: str, given: dict[str, str]) -> None:
     program = _COMMENT.sub(lambda match: match[1] or "", program)
     strings = [one[1:-1].replace('\\"', '"') for one in re.findall(_STRING, program)]
-    bare = re.sub(_STRING, '""', program if strings else re.sub(r"/(?:[^/\\\n]|\\.)+/", "//", program))
-    variables = {**dict(re.findall(r'\b([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"', program)), **given}
+    bare = re.sub(
+        _STRING, '""', program if strings else re.sub(r"/(?:[^/\\\n]|\\.)+/", "//", program)
+    )
+    variables = {
+        **dict(re.findall(r'\b([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"', program)),
+        **given,
+    }
     if re.search(r"@[A-Za-z_]\w*\s*\(", bare):
         call.report("run-unknown", "calls a function of awk whose name is hidden")
     if any(re.match(r"/inet[46]?/(tcp|udp)/", one) for one in strings):
@@ -125,7 +154,9 @@ def _awk_program(call: Call, program: str, given: dict[str, str]) -> None:
     for match in _PIPED.finditer(program):
         if not re.fullmatch(r'"(/bin/)?(ba|z)?sh"', match[1]):
             _awk_command(call, match[1] + ")", variables)
-        elif (printed := re.search(r'print(?:f)?\s*\(?\s*"((?:[^"\\]|\\.)*)"', match[0])) and "%" not in printed[1]:
+        elif (
+            printed := re.search(r'print(?:f)?\s*\(?\s*"((?:[^"\\]|\\.)*)"', match[0])
+        ) and "%" not in printed[1]:
             run_code(call, printed[1].replace("\\n", "\n"), "awk's output")
         else:
             call.report("run-decoded", "runs what awk prints as commands")
@@ -135,14 +166,18 @@ def _awk_program(call: Call, program: str, given: dict[str, str]) -> None:
             write(call, path)
     for path in re.findall(r'getline\s*\w*\s*<\s*"((?:[^"\\]|\\.)*)"', program):
         read(call, path)
-    if re.search(r"(while\s*\(\s*1\s*\)|for\s*\(\s*;\s*;\s*\))[^}]*system\s*\(", bare) and "&" in "".join(strings):
+    if re.search(
+        r"(while\s*\(\s*1\s*\)|for\s*\(\s*;\s*;\s*\))[^}]*system\s*\(", bare
+    ) and "&" in "".join(strings):
         call.report("fork-bomb", "starts processes again and again without end")
     if re.search(r"@load|extension\s*\(", bare):
         call.report("run-unknown", "loads a library into awk")
 
 
 def _awk_command(call: Call, rest: str, variables: dict[str, str]) -> str:
-    """Run the string expression up to the closing parenthesis, constants joined by blanks; gives what it prints."""
+    """Run the string expression up to the closing parenthesis, constants joined by blanks; gives
+    what it prints.
+    """
     out = ""
     while match := re.match(rf"\s*(?:({_STRING})|([A-Za-z_]\w*|\$\(?\w+\)?))", rest):
         known = (match[1] or "")[1:-1].replace('\\"', '"').replace("\\n", "\n")
@@ -164,8 +199,15 @@ def judge_grep(call: Call) -> str | None:
         patterns, words = words[:1], words[1:]
     for path in options.values("f", "file"):
         read(call, path)
-    quiet = options.has("q", "quiet", "l", "files-with-matches", "c", "count") and not options.has("r", "R")
-    recursive = options.has("r", "R", "recursive", "dereference-recursive") or call.name in ("rg", "ag", "ack", "rgrep")
+    quiet = options.has("q", "quiet", "l", "files-with-matches", "c", "count") and not options.has(
+        "r", "R"
+    )
+    recursive = options.has("r", "R", "recursive", "dereference-recursive") or call.name in (
+        "rg",
+        "ag",
+        "ack",
+        "rgrep",
+    )
     text = ""
     for path in words:
         place = call.place(path)[1]
@@ -185,7 +227,15 @@ def judge_grep(call: Call) -> str | None:
 def _matching(call: Call, text: str, patterns: list[str]) -> str:
     """What grep prints of a known text for a literal pattern."""
     given = {name for name, _ in call.options.given}
-    simple = call.name in ("grep", "egrep", "fgrep") and given <= {"o", "v", "e", "F", "E", "h", "a"}
+    simple = call.name in ("grep", "egrep", "fgrep") and given <= {
+        "o",
+        "v",
+        "e",
+        "F",
+        "E",
+        "h",
+        "a",
+    }
     if not simple or len(patterns) != 1 or not re.fullmatch(r"[\w /:,=-]+", patterns[0]):
         return LOCAL + "\n"
     lines = text.splitlines()
@@ -209,7 +259,9 @@ def judge_jq(call: Call) -> str | None:
     return (DECODED if "@base64d" in program else LOCAL) + marks_in(text or call.input()) + "\n"
 
 
-_SAVES = regex(r"(w|wq|wqa|wa|x|xa|xit|up|update|ZZ|exit|wn|wqall|wall)!?|(?!%?s/).*\b(wq|x|w|update)!?['\"]?")
+_SAVES = regex(
+    r"(w|wq|wqa|wa|x|xa|xit|up|update|ZZ|exit|wn|wqall|wall)!?|(?!%?s/).*\b(wq|x|w|update)!?['\"]?"
+)
 _OPENS = regex(r"(?:e(?:dit)?|r(?:ead)?|vi(?:ew)?|sp(?:lit)?|tabe\w*)!?\s+([^\s!]\S*)")
 _MODIFIERS = regex(r"^[:\s]*(?:(?:sil\w*|verb\w*|noa\w*|kee\w*|lockm\w*)!?\s+)*(?!!)")
 
@@ -220,7 +272,9 @@ def judge_vim(call: Call) -> str | None:
     is_line_editor = call.name in ("ed", "red", "ex")
     while args:
         arg = args.pop(0)
-        if arg in ("--cmd", "-S", "-s", "-u", "-i", "-T", "-w", "-W") and not (arg == "-s" and is_line_editor):
+        if arg in ("--cmd", "-S", "-s", "-u", "-i", "-T", "-w", "-W") and not (
+            arg == "-s" and is_line_editor
+        ):
             value = args.pop(0) if args else ""
             if arg == "--cmd":
                 commands.append(value)
@@ -234,7 +288,9 @@ def judge_vim(call: Call) -> str | None:
             commands.append(arg[1:])
         elif not arg.startswith("-"):
             files.append(arg)
-    if call.stdin is not None and (is_line_editor or {"-es", "-e", "-s", "-Es"}.intersection(call.args)):
+    if call.stdin is not None and (
+        is_line_editor or {"-es", "-e", "-s", "-Es"}.intersection(call.args)
+    ):
         commands += call.stdin.split("\n")
     saves = False
     for command in commands:

@@ -1,4 +1,5 @@
-# The whole program text of a script's interpreter: reads what `stubs.py` has packed from standard input and runs it.
+# The whole program text of a script's interpreter: reads what `stubs.py` has packed from standard
+# input and runs it.
 import gc
 import marshal
 import os
@@ -27,7 +28,10 @@ if magic != MAGIC_NUMBER:
     codes, sources = {}, marshal.loads(__import__("zlib").decompress(packed))
 start = type(sys)("_hermetic_start")
 code = codes.get(start.__name__)
-exec(marshal.loads(code) if code else compile(sources[start.__name__], start.__name__, "exec"), start.__dict__)
+exec(
+    marshal.loads(code) if code else compile(sources[start.__name__], start.__name__, "exec"),
+    start.__dict__,
+)
 start.offer(codes, sources)
 if sys.argv[1:] == ["asked"]:  # started by a shim: the next one is started without
     os.write(0, os.fsencode(sys.executable) + b"\0")

@@ -1,4 +1,6 @@
-"""Makes an interpreter that has just read its script look as if it had been started with it, and runs it."""
+"""Makes an interpreter that has just read its script look as if it had been started with it, and
+runs it.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,15 @@ READY = b"\xff" * 4  # what a parent says when it can fork
 REQUEST_BYTES = 128
 AT_ONCE = 0.01  # seconds
 REHEARSED = "import sys\nfrom hermetic_tools import _TOOLS\ndef check(a, *b, **c):\n    return [a, b, {1: c}, f'{a}']\n"
-REHEARSED_LOOP = (
-    "for one in (1, 2):\n    if check(one, 'text', key=[one]) == 0:\n        print('never', file=sys.stderr)\n"
-)
+REHEARSED_LOOP = "for one in (1, 2):\n    if check(one, 'text', key=[one]) == 0:\n        print('never', file=sys.stderr)\n"
 
 here: set[str] = set()  # the names of modules that were there before the script
 
 
 class Modules:
-    """Imports our modules from memory; there is no directory of ours that a script could be misled by."""
+    """Imports our modules from memory; there is no directory of ours that a script could be misled
+    by.
+    """
 
     codes: dict[str, bytes] = {}
     sources: dict[str, str] = {}
@@ -47,7 +49,10 @@ class Modules:
         if not hasattr(module, "__loaded__"):
             module.__loaded__ = True
             code = cls.codes.get(name)
-            exec(marshal.loads(code) if code else compile(cls.sources[name], name, "exec"), module.__dict__)
+            exec(
+                marshal.loads(code) if code else compile(cls.sources[name], name, "exec"),
+                module.__dict__,
+            )
 
     @classmethod
     def get_source(cls, name: str) -> str | None:
@@ -55,7 +60,9 @@ class Modules:
 
 
 class NoFile:
-    """Raises an error where the script is to be imported in a new interpreter, as multiprocessing does."""
+    """Raises an error where the script is to be imported in a new interpreter, as multiprocessing
+    does.
+    """
 
     def __bool__(self) -> bool:
         return False
@@ -75,10 +82,11 @@ def offer(codes: dict[str, bytes], sources: dict[str, str]) -> None:
 
 
 def fork_scripts() -> None:
-    """Forks a copy for each request of the resident; returns in the copy, with standard streams of its own.
+    """Forks a copy for each request of the resident; returns in the copy, with standard streams of
+    its own.
 
-    A copy is forked twice, so that it becomes the resident's own child. A request has the copy's mark and three
-    descriptors; the answer is the pid of the copy, 0 where there is none.
+    A copy is forked twice, so that it becomes the resident's own child. A request has the copy's
+    mark and three descriptors; the answer is the pid of the copy, 0 where there is none.
     """
     sockets = __import__("_socket")
     control = sockets.socket(fileno=0)
@@ -121,7 +129,9 @@ def fork_scripts() -> None:
 
 
 def prepare() -> int:
-    """What does not depend on the script; returns the descriptor that it is read from, which takes our last word."""
+    """What does not depend on the script; returns the descriptor that it is read from, which takes
+    our last word.
+    """
     source = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -137,7 +147,8 @@ def prepare() -> int:
 def rehearse(source: int) -> None:
     """Runs a script that does nothing, in a copy whose own does not come at once.
 
-    The kernel copies each page of memory at the first write. Those that a short script writes to are copied now.
+    The kernel copies each page of memory at the first write. Those that a short script writes to
+    are copied now.
     """
     select = sys.modules.get("select")
     if select is None or select.select([source], [], [], AT_ONCE)[0]:
@@ -161,7 +172,8 @@ def evaluate(script: str, main: Any) -> None:
 def run(script: str, variables: dict[str, str], source: int) -> None:
     os.environ.update(variables)
     report = os.getpid(), source
-    # Modules beside the script's files can be imported, and never stand before the standard library's.
+    # Modules beside the script's files can be imported, and never stand before the standard
+    # library's.
     sys.path[:] = [folder for folder in sys.path if folder] + [os.getcwd()]
     main = sys.modules["__main__"] = type(sys)("__main__")
     sys.excepthook = lambda kind, error, trace: show(kind, error, trace, script)
@@ -179,10 +191,12 @@ def imported() -> list[Any]:
 
 
 def leave(report: tuple[int, int], variables: dict[str, Any], code: object) -> NoReturn:
-    """Ends the process as Python does, and without taking its modules apart, which takes as long as a short script.
+    """Ends the process as Python does, and without taking its modules apart, which takes as long as
+    a short script.
 
-    Threads have ended, exit functions have run, and the script's objects are released, so that its files are written.
-    The kernel takes as long again for the memory: the resident gets the exit code before that.
+    Threads have ended, exit functions have run, and the script's objects are released, so that its
+    files are written. The kernel takes as long again for the memory: the resident gets the exit
+    code before that.
     """
     is_simple = code is None or (isinstance(code, int) and abs(code) < 1 << 62)
     if not is_simple or not all(map(is_plain, imported())):
@@ -210,7 +224,9 @@ def leave(report: tuple[int, int], variables: dict[str, Any], code: object) -> N
 
 
 def write_files() -> None:
-    """What the script's files still hold: one in a ring of references could be closed before its text is written."""
+    """What the script's files still hold: one in a ring of references could be closed before its
+    text is written.
+    """
     io = sys.modules["io"]
     for thing in gc.get_objects():
         if issubclass(type(thing), (io.TextIOWrapper, io.BufferedWriter)):
@@ -229,7 +245,9 @@ def is_plain(module: Any) -> bool:
     return path is None or (path.startswith(LIBRARY) and "-packages" not in path)
 
 
-def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None, script: str) -> None:
+def show(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None, script: str
+) -> None:
     """The traceback from the script's own first line on, with its lines."""
     traceback, linecache = __import__("traceback"), __import__("linecache")
     linecache.cache[SCRIPT] = len(script), None, script.splitlines(True), SCRIPT

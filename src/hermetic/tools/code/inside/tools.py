@@ -1,6 +1,7 @@
 """The tools of this task as functions. Each answers a dict; `aio` has the same names for `await`.
 
-Besides: progress, attach, keep, recall, kept, forget, search_tools, describe_tool, json_parse, shell_quote, retry.
+Besides: progress, attach, keep, recall, kept, forget, search_tools, describe_tool, json_parse,
+shell_quote, retry.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def _codec() -> Any:
 
 
 def _exchange(fields: dict[str, Any], value: Any) -> Generator[bytes | None, bytes, Any]:
-    """One call: yields what is to be sent, then None for every piece that is to be received; returns the answer."""
+    """One call: yields what is to be sent, then None for every piece that is to be received;
+    returns the answer.
+    """
     frames = _codec()
     try:
         body = frames.pack(value)
@@ -53,7 +56,9 @@ def _exchange(fields: dict[str, Any], value: Any) -> Generator[bytes | None, byt
     while True:
         data = yield None
         if not data:
-            raise ToolsGone("the tools are gone: nobody serves this script any more; do without them")
+            raise ToolsGone(
+                "the tools are gone: nobody serves this script any more; do without them"
+            )
         for kind, _, header, piece in reader.feed(data):
             pieces.append(piece)
             if kind == frames.ERROR:
@@ -63,7 +68,9 @@ def _exchange(fields: dict[str, Any], value: Any) -> Generator[bytes | None, byt
 
 
 def _connection(wake: Callable[[], object]) -> Any:
-    """An idle connection, or a new one and the token that it has to send; None: try again when `wake` is called."""
+    """An idle connection, or a new one and the token that it has to send; None: try again when
+    `wake` is called.
+    """
     # A forked child: those connections are its parent's, and perhaps the lock's holder.
     if _owner[0] != os.getpid():
         _idle[:], _waiting[:], _lock[:] = [], [], [_thread.allocate_lock()]
@@ -97,7 +104,9 @@ def _give_back(connection: Any) -> None:
 def _connected() -> Any:
     place = os.environ.get("HERMETIC_BRIDGE", "")
     if not place:
-        raise ToolsGone("there are no tools here: they are there in a script that execute_code runs")
+        raise ToolsGone(
+            "there are no tools here: they are there in a script that execute_code runs"
+        )
     # The C module alone: the wrapper takes longer to import than a call to be made.
     sockets = __import__("_socket")
     connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
@@ -224,8 +233,12 @@ class _Async:
     def __getattr__(self, name: str) -> Any:
         stub: Any = globals().get(name)
         if not getattr(stub, "is_tool", False):
-            raise AttributeError("there is no tool %r; there are %s" % (name, ", ".join(sorted(_catalog()))))
-        twin = type(stub)(stub.__code__, dict(globals(), _call=_call_async), name, stub.__defaults__)
+            raise AttributeError(
+                "there is no tool %r; there are %s" % (name, ", ".join(sorted(_catalog())))
+            )
+        twin = type(stub)(
+            stub.__code__, dict(globals(), _call=_call_async), name, stub.__defaults__
+        )
         twin.__kwdefaults__, twin.__doc__ = stub.__kwdefaults__, stub.__doc__
         setattr(self, name, twin)
         return twin
@@ -254,8 +267,12 @@ def attach(content: Any, name: str | None = None, media_type: str | None = None)
             content = file.read()
     if name is None:
         raise TypeError("attach: bytes need a name")
-    media_type = media_type or __import__("mimetypes").guess_type(name)[0] or "application/octet-stream"
-    answer = _ask({"do": "attach"}, {"name": name, "media_type": media_type, "data": bytes(content)})
+    media_type = (
+        media_type or __import__("mimetypes").guess_type(name)[0] or "application/octet-stream"
+    )
+    answer = _ask(
+        {"do": "attach"}, {"name": name, "media_type": media_type, "data": bytes(content)}
+    )
     if answer.get("error"):
         raise ValueError(answer["error"])
 
@@ -274,9 +291,14 @@ def keep(name: str, value: Any) -> None:
     place = _place(name)
     others = sum(size for other, size in _kept() if other != name)
     if others + len(data) > _KEPT_BYTES:
-        raise ValueError("%d bytes are kept, %d more are too many: forget some, or write a file" % (others, len(data)))
+        raise ValueError(
+            "%d bytes are kept, %d more are too many: forget some, or write a file"
+            % (others, len(data))
+        )
     aside = "%s.%s.tmp" % (place, os.urandom(8).hex())
-    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+    with open(
+        os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb"
+    ) as file:
         file.write(data)
     os.rename(aside, place)
 
@@ -289,7 +311,9 @@ def recall(name: str, *default: Any) -> Any:
     except FileNotFoundError:
         if default:
             return default[0]
-        raise KeyError("nothing is kept as %r; there is %s" % (name, ", ".join(kept()) or "nothing")) from None
+        raise KeyError(
+            "nothing is kept as %r; there is %s" % (name, ", ".join(kept()) or "nothing")
+        ) from None
 
 
 def kept() -> list[str]:
@@ -325,22 +349,32 @@ def _catalog() -> dict[str, Any]:
 
 
 def search_tools(words: str = "") -> list[dict[str, str]]:
-    """The tools whose name or description holds the words, best first: name, signature, and what each does."""
+    """The tools whose name or description holds the words, best first: name, signature, and what
+    each does.
+    """
     wanted = words.lower().split()
     found = []
     for name, known in _catalog().items():
-        text = ("%s %s %s" % (name, known["description"], " ".join(known["parameters"]["properties"]))).lower()
+        text = (
+            "%s %s %s" % (name, known["description"], " ".join(known["parameters"]["properties"]))
+        ).lower()
         score = sum((word in text) + 4 * (word in name.lower()) for word in wanted)
         if score or not wanted:
             found.append((-score, name, known))
     return [
-        {"name": name, "signature": known["signature"], "description": known["description"].split("\n")[0]}
+        {
+            "name": name,
+            "signature": known["signature"],
+            "description": known["description"].split("\n")[0],
+        }
         for _, name, known in sorted(found, key=lambda item: item[:2])
     ]
 
 
 def describe_tool(name: str) -> dict[str, Any]:
-    """All there is to know of a tool: name, signature, description, its answer, parameters as a JSON schema."""
+    """All there is to know of a tool: name, signature, description, its answer, parameters as a
+    JSON schema.
+    """
     known = _catalog()
     if name not in known:
         raise KeyError("there is no tool %r; there are %s" % (name, ", ".join(sorted(known))))
@@ -360,7 +394,10 @@ def shell_quote(text: str) -> str:
 
 
 def retry(fn: Callable[[], Any], max_attempts: int = 3, delay: float = 2) -> Any:
-    """What the function returns; after an error it is tried again, the delay doubling. The last error is raised."""
+    """What the function returns; after an error it is tried again, the delay doubling.
+
+    The last error is raised.
+    """
     for attempt in range(max_attempts):
         try:
             return fn()

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 from playwright.async_api import expect
 
-from hermetic.serve import environments
-from tests.console.browsing import CONSOLE, ROOT, Visitor, console
+from hermetic.serve import sampling
+from tests.console.browsing import CONSOLE, PHONE, ROOT, Visitor, console
 from tests.console.scene import scene
 from tests.programs import need
 
@@ -25,12 +25,7 @@ PICTURES = ROOT / "build" / "console"
 SIZES: dict[str, dict[str, Any]] = {
     "dark": {"color_scheme": "dark"},
     "light": {"color_scheme": "light"},
-    "phone": {
-        "color_scheme": "dark",
-        "viewport": {"width": 390, "height": 844},
-        "has_touch": True,
-        "is_mobile": True,
-    },
+    "phone": {"color_scheme": "dark", **PHONE},
 }
 # read when the packages are there
 AXE = (CONSOLE / "node_modules" / "axe-core" / "axe.min.js").read_text
@@ -94,7 +89,7 @@ async def test_every_view_has_no_violation_of_axe_and_a_picture(
 ) -> None:
     need("bwrap")
     PICTURES.mkdir(parents=True, exist_ok=True)
-    monkeypatch.setattr(environments, "STATS_SECONDS", 0.2)
+    monkeypatch.setattr(sampling, "SAMPLE_SECONDS", 0.2)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     found: dict[str, Any] = {}
     async with console(**SIZES[size]) as person:

@@ -11,6 +11,7 @@ from hermetic.serve.metrics import Metrics
 from hermetic.serve.peers import Peers
 from hermetic.serve.recordings import Recordings
 from hermetic.serve.running import announced
+from hermetic.serve.sampling import Sampler
 from hermetic.serve.terminals import TerminalLimits, Terminals
 
 
@@ -27,6 +28,7 @@ class Console:
         self.access = access
         self.hub = Hub()
         self.environments = Environments(records, self.hub, guard)
+        self.sampler = Sampler(self.environments, self.hub)
         self.approvals = Approvals(self.hub)
         self.terminals = Terminals(self.environments.attached, limits)
         self.environments.when_attached = self.terminals.discover
@@ -40,6 +42,7 @@ class Console:
 
     async def __aenter__(self) -> "Console":
         await self._running.enter_async_context(self.environments)
+        await self._running.enter_async_context(self.sampler)
         await self._running.enter_async_context(self.approvals)
         self._running.push_async_callback(self.terminals.close)
         await self._running.enter_async_context(self.recordings)

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from hermetic.contract.environment import EnvironmentInfo, EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, Unreachable
@@ -45,12 +45,12 @@ RETRY_SECONDS = 10.0  # longest pause between two attempts
 # age up to which the workspace of an environment is taken for that of its opening
 YOUNG_SECONDS = 60.0
 SNAPSHOT_SECONDS = 20.0
-STATS_SECONDS = 2.0  # between two samples while somebody watches
 
 _log = logging.getLogger("hermetic.serve")
 
 Annotate = Callable[[str, ProcessInfo], Mapping[str, object]]
 Guarding = Callable[[Environment], object]
+Answer = TypeVar("Answer")
 
 
 class Watched:
@@ -64,7 +64,6 @@ class Watched:
         self.retry = 0.0  # when attaching may be tried again, by the monotonic clock
         self.pause = FIRST_RETRY_SECONDS  # after the next attempt that fails
         self.task: asyncio.Task[None] | None = None  # attaches, then reads events
-        self.sampling: asyncio.Task[None] | None = None
         self.snapshot: Snapshot | None = None  # of its workspace, where that is no git repository
 
     def __repr__(self) -> str:
@@ -122,7 +121,6 @@ class Environments:
         self._known: dict[str, Watched] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._look_later: asyncio.TimerHandle | None = None
-        self._sampling: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
         self._watch: DirectoryWatch | None = None
 
@@ -131,7 +129,6 @@ class Environments:
 
     async def __aenter__(self) -> "Environments":
         self._watch = DirectoryWatch(self._records_changed, _is_of_records)
-        self.hub.audience_listeners.append(self._audience_changed)
         self.refresh()
         return self
 
@@ -141,10 +138,9 @@ class Environments:
         if self._watch is not None:
             self._watch.close()
             self._watch = None
-        tasks = [*self._tasks, *filter(None, [self._sampling])]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(
             *(detach(known.environment) for known in self._known.values() if known.environment)
         )
@@ -178,6 +174,11 @@ class Environments:
                 *self._half_made(records),
             )
 
+    @property
+    def known(self) -> list[Watched]:
+        """Every environment that was found by the last look at the records."""
+        return list(self._known.values())
+
     async def all(self) -> list[Watched]:
         """Every recorded environment, oldest first; new ones are attached to, or have a problem."""
         self.refresh()
@@ -209,19 +210,12 @@ class Environments:
 
     async def processes(self, known: Watched) -> list[ProcessInfo]:
         """What runs and ran there, oldest first. Raises Unreachable where it does not answer."""
-        environment = known.attached()
         try:
-            async with asyncio.timeout(known.patience):
-                found = await environment.processes()
-        except TimeoutError:
-            self._mark(known, "stalled", _silent(known))
-            raise known.unreachable() from None
-        except Unreachable as error:
-            self._mark(known, error.state, str(error))
+            found = await self._ask(known, known.attached().processes(), known.patience)
+        except Unreachable:
             raise
         except EnvironmentUnavailable:  # gone; its events end too
             return []
-        self._mark(known, "alive")
         return [info for info in found if not is_ours(info)]
 
     async def everything(self, id: str | None = None) -> tuple[list[Found], tuple[str, ...]]:
@@ -298,21 +292,41 @@ class Environments:
 
     async def info(self, known: Watched) -> EnvironmentInfo | None:
         """What its resident reports; None where it does not answer, which its state then says."""
-        if known.environment is None:
-            return None
+        if known.environment is not None:
+            with contextlib.suppress(EnvironmentUnavailable):  # gone; its events end too
+                return await self._ask(known, known.environment.info(), known.patience)
+        return None
+
+    async def usage(self, known: Watched) -> answers.Usage | None:
+        """CPU time and memory of everything in it; None where it does not answer, or its resident
+        is older.
+        """
+        if known.environment is not None:
+            with contextlib.suppress(Unreachable):
+                return await self._ask(known, usage_of(known.environment), ANSWER_SECONDS)
+        return None
+
+    async def _ask(self, known: Watched, answer: Awaitable[Answer], seconds: float) -> Answer:
+        """The answer of an attached environment, whose state it shows.
+
+        Raises EnvironmentUnavailable, and Unreachable where it does not answer.
+        """
         try:
-            async with asyncio.timeout(known.patience):
-                info = await known.environment.info()
+            async with asyncio.timeout(seconds):
+                found = await answer
         except TimeoutError:
-            self._mark(known, "stalled", _silent(known))
+            self._mark(
+                known,
+                "stalled",
+                "its resident does not answer: wait, or end it: "
+                f"hermetic rm {known.record.task or known.id}",
+            )
+            raise known.unreachable() from None
         except Unreachable as error:
             self._mark(known, error.state, str(error))
-        except EnvironmentUnavailable:  # gone; its events end too
-            pass
-        else:
-            self._mark(known, "alive")
-            return info
-        return None
+            raise
+        self._mark(known, "alive")
+        return found
 
     def _mark(self, known: Watched, state: str, problem: str = "") -> None:
         """Notes whether an attached environment answers; a change is published, so that lists are
@@ -321,19 +335,6 @@ class Environments:
         before, known.state, known.problem = known.state, state, problem
         if state != before and self._known.get(known.id) is known:
             self._publish_change(known, "changed")
-
-    async def usage(self, known: Watched) -> answers.Usage | None:
-        """CPU time and memory of everything in it; None where it does not answer, or its resident
-        is older.
-        """
-        if known.environment is None:
-            return None
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                return await usage_of(known.environment)
-        except TimeoutError:
-            self._mark(known, "stalled", _silent(known))
-            return None
 
     # -- attaching
     def _attach_soon(self, known: Watched) -> None:
@@ -466,41 +467,6 @@ class Environments:
             if path.name not in records and path.is_dir()
         ]
 
-    # -- samples
-    def _audience_changed(self) -> None:
-        if len(self.hub) and self._sampling is None:
-            self._sampling = asyncio.get_running_loop().create_task(self._sample())
-        elif not len(self.hub) and self._sampling is not None:
-            self._sampling.cancel()
-            self._sampling = None
-
-    async def _sample(self) -> None:
-        """Publishes memory and CPU of every environment, and whether it answers, as long as
-        somebody watches.
-        """
-        while True:
-            # a tab that gets none knows that its connection is dead
-            self.hub.publish({"event": "beat"})
-            for known in self._known.values():
-                # one that does not answer delays no other
-                if known.sampling is None or known.sampling.done():
-                    known.sampling = self._spawn(self._publish_stats(known))
-            await asyncio.sleep(STATS_SECONDS)
-            if any(known.environment is None for known in self._known.values()):
-                self.refresh()
-
-    async def _publish_stats(self, known: Watched) -> None:
-        usage = await self.usage(known)
-        if usage is not None and self._known.get(known.id) is known:
-            self._mark(known, "alive")
-            numbers = {
-                "time": time.time(),
-                "cpu": usage.cpu,
-                "memory": usage.memory,
-                "processes": usage.processes,
-            }
-            self.hub.publish({"event": "stats", "environment": known.id, **numbers})
-
 
 def control_event(environment: str, info: ProcessInfo) -> Event:
     """The event that another person drives a process, or none, or that its terminal has another
@@ -516,10 +482,6 @@ def control_event(environment: str, info: ProcessInfo) -> Event:
         "rows": info.rows,
         "cols": info.cols,
     }
-
-
-def _silent(known: Watched) -> str:
-    return f"its resident does not answer: wait, or end it: hermetic rm {known.record.task or known.id}"
 
 
 def _is_of_records(name: str) -> bool:

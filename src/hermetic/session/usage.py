@@ -3,16 +3,26 @@
 CPU time, memory and ports, as the resident reads them from /proc.
 """
 
-from hermetic.contract.errors import EnvironmentUnavailable, UnknownProcess, Unsupported
+from hermetic.contract.errors import (
+    EnvironmentUnavailable,
+    UnknownProcess,
+    Unreachable,
+    Unsupported,
+)
 from hermetic.link import answers
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import link_of
 
 
 async def usage_of(environment: Environment) -> answers.Usage | None:
-    """CPU time and memory of everything in it; None where it is gone, or its resident is older."""
+    """CPU time and memory of everything in it; None where it is gone, or its resident is older.
+
+    Raises Unreachable.
+    """
     try:
         return (await link_of(environment).ask("usage", answers.usage))[0]
+    except Unreachable:
+        raise
     except (EnvironmentUnavailable, Unsupported):
         return None
 

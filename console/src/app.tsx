@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { onShortcut } from "./keys";
 import { Failure, Waiting } from "./parts/basics";
 import { Icon, type IconName } from "./parts/icons";
@@ -26,13 +26,24 @@ import { StopDialog } from "./views/stop";
 import { Terminals } from "./views/terminals";
 import { Timeline } from "./views/timeline";
 
-const ITEMS: { view: string; label: string; icon: IconName; phone: boolean }[] = [
-  { view: "timeline", label: "Timeline", icon: "timeline", phone: true },
-  { view: "terminal", label: "Terminals", icon: "terminal", phone: true },
-  { view: "processes", label: "Processes", icon: "processes", phone: false },
-  { view: "files", label: "Files", icon: "files", phone: false },
-  { view: "recordings", label: "Recordings", icon: "recordings", phone: false },
-  { view: "approvals", label: "Approvals", icon: "approvals", phone: true },
+type Item = { view: string; label: string; icon: IconName };
+
+const ITEMS: Item[] = [
+  { view: "timeline", label: "Timeline", icon: "timeline" },
+  { view: "terminal", label: "Terminals", icon: "terminal" },
+  { view: "processes", label: "Processes", icon: "processes" },
+  { view: "files", label: "Files", icon: "files" },
+  { view: "recordings", label: "Recordings", icon: "recordings" },
+  { view: "approvals", label: "Approvals", icon: "approvals" },
+];
+/** Views that are for all environments. */
+const GLOBAL = new Set(["approvals", "recordings", "environments", "search"]);
+/** On a phone the first five are in sight, the others are a swipe away. */
+const PHONE_ITEMS: Item[] = [
+  { view: "environments", label: "Environments", icon: "environments" },
+  ...["timeline", "approvals", "terminal"].map((view) => ITEMS.find((item) => item.view === view)!),
+  { view: "search", label: "Search", icon: "search" },
+  ...ITEMS.filter((item) => ["processes", "files", "recordings"].includes(item.view)),
 ];
 
 const SHOWS: Record<string, () => ComponentChildren> = {
@@ -86,7 +97,7 @@ function Bar({ open }: { open: (dialog: "stop" | "share" | "help") => void }) {
       <a class="brand" href={href("timeline")}><Mark /> <span>Hermetic</span></a>
       <nav class="views" aria-label="Views">
         {ITEMS.map(({ view: each, label, icon }) => (
-          <a key={each} href={href(each, each === "approvals" || each === "recordings" ? "" : environment)} aria-current={each === view ? "page" : undefined}>
+          <a key={each} href={href(each, GLOBAL.has(each) ? "" : environment)} aria-current={each === view ? "page" : undefined}>
             <Icon name={icon} /> {label} {each === "approvals" && <Count />}
           </a>
         ))}
@@ -136,18 +147,16 @@ function Connection() {
 }
 
 function PhoneTabs() {
-  const view = route.value.view;
-  const environment = route.value.environment;
+  const { view, environment } = route.value;
+  const tabs = useRef<HTMLElement>(null);
+  useEffect(() => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ inline: "nearest", block: "nearest" }), [view]);
   return (
-    <nav class="tabs" aria-label="Views on a phone">
-      <a href={href("environments")} aria-current={view === "environments" ? "page" : undefined}><Icon name="environments" size={20} /> Environments</a>
-      {ITEMS.filter((item) => item.phone).map(({ view: each, label, icon }) => (
-        <a key={each} href={href(each, each === "approvals" ? "" : environment)} aria-current={each === view ? "page" : undefined}>
+    <nav class="tabs" aria-label="Views on a phone" ref={tabs}>
+      {PHONE_ITEMS.map(({ view: each, label, icon }) => (
+        <a key={each} href={href(each, GLOBAL.has(each) ? "" : environment)} aria-current={each === view ? "page" : undefined}>
           <Icon name={icon} size={20} /> {label} {each === "approvals" && <Count />}
         </a>
       ))}
-      <a href={href("search")} aria-current={view === "search" ? "page" : undefined}><Icon name="search" size={20} /> Search</a>
     </nav>
   );
 }
-

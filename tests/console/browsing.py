@@ -38,6 +38,12 @@ ARGUMENTS = (
 )
 
 WINDOW = {"width": 1440, "height": 900}
+# options of a visitor on a phone
+PHONE: dict[str, Any] = {
+    "viewport": {"width": 390, "height": 844},
+    "has_touch": True,
+    "is_mobile": True,
+}
 
 expect.set_options(timeout=PATIENCE)
 

@@ -9,7 +9,7 @@ from playwright.async_api import expect
 
 from benchmarks.page import MOST_MILLISECONDS, prompt_time
 from tests.approvals.asking import BAD, asking
-from tests.console.browsing import console, opened
+from tests.console.browsing import PHONE, console, opened
 
 
 async def test_a_person_opens_a_terminal_types_and_sees_the_output_and_the_exit_status() -> None:
@@ -30,6 +30,30 @@ async def test_the_first_prompt_comes_soon_after_the_click() -> None:
         await person.enter()
         # console.prompt has the figure
         assert await prompt_time(person.page, environment.id) < 10 * MOST_MILLISECONDS
+        assert person.problems == []
+
+
+async def test_on_a_phone_every_view_has_a_tab_that_a_finger_reaches() -> None:
+    async with opened() as environment, console(**PHONE) as person:
+        await environment.run("echo hello")
+        await person.enter()
+        tabs = person.page.get_by_role("navigation", name="Views on a phone")
+        heading = person.page.get_by_role("heading", level=1)
+        for name in (
+            "Recordings",
+            "Files",
+            "Processes",
+            "Search",
+            "Terminals",
+            "Approvals",
+            "Timeline",
+            "Environments",
+        ):
+            await tabs.get_by_role("link", name=name).tap()  # swipes to it first
+            await expect(heading).to_have_text("All environments" if name == "Timeline" else name)
+            chosen = tabs.locator("[aria-current]")
+            await expect(chosen).to_have_text(name)
+            await expect(chosen).to_be_in_viewport(ratio=0.95)
         assert person.problems == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 
@@ -9,29 +10,46 @@ _TOKEN = re.compile(
     r"\s*(0[xX][0-9a-fA-F]+|\d+#[0-9A-Za-z@_]+|\d+|[A-Za-z_]\w*(?:\[[^\]]*\])?"
     r"|<<=|>>=|\*\*|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>&|^~!?:(),=])"
 )
-_LEVELS: tuple[tuple[str, ...], ...] = (
-    (",",),
-    ("||",),
-    ("&&",),
-    ("|",),
-    ("^",),
-    ("&",),
-    ("==", "!="),
-    ("<", ">", "<=", ">="),
-    ("<<", ">>"),
-    ("+", "-"),
-    ("*", "/", "%"),
-)
+# Operators by how tightly they bind; assignments and `?:` stand between the first two.
+_LEVELS = (",", "", "||", "&&", "|", "^", "&", "== !=", "< > <= >=", "<< >>", "+ -", "* / %", "**")
+_LEVEL = {symbol: at for at, level in enumerate(_LEVELS, 1) for symbol in level.split()}
+_ASSIGNMENT = 2
 _ASSIGNS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_APPLY: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "**": operator.pow,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+    ",": lambda left, right: right,
+    "&&": lambda left, right: bool(left and right),
+    "||": lambda left, right: bool(left or right),
+    "/": lambda left, right: abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1),
+    "%": lambda left, right: abs(left) % abs(right) * (-1 if left < 0 else 1),
+}
+_UNARY: dict[str, Callable[[int], int]] = {
+    "+": operator.pos,
+    "-": operator.neg,
+    "~": operator.invert,
+    "!": operator.not_,
+}
+_MAX_TOKENS = 400
+_MAX_NESTED = 60
 
 
 class _Unclear(Exception):
     pass
-
-
-def _wrap(value: int) -> int:
-    return (value + 2**63) % 2**64 - 2**63
 
 
 class _Calculator:
@@ -43,105 +61,73 @@ class _Calculator:
         text = text.rstrip()
         while pos < len(text):
             match = _TOKEN.match(text, pos)
-            if match is None or len(self.tokens) > 400:
+            if match is None or len(self.tokens) > _MAX_TOKENS:
                 raise _Unclear
             self.tokens.append(match[1])
             pos = match.end()
+        self.tokens += ["", ""]
         self.at = 0
         self.depth = 0
         self.get, self.put = get, put
 
-    def peek(self) -> str:
-        return self.tokens[self.at] if self.at < len(self.tokens) else ""
-
     def take(self) -> str:
-        token = self.peek()
         self.at += 1
-        return token
+        return self.tokens[self.at - 1]
+
+    def expect(self, token: str) -> None:
+        if self.take() != token:
+            raise _Unclear
 
     def whole(self) -> int:
-        if not self.tokens:
-            return 0
-        value = self.binary(0)
-        if self.at < len(self.tokens):
-            raise _Unclear
+        value = self.expression() if self.tokens[0] else 0
+        self.expect("")
         return value
 
-    def binary(self, level: int) -> int:
+    def expression(self, least: int = 0) -> int:
+        """The value of what binds tighter than `least`."""
         self.depth += 1
-        if self.depth > 300:
+        if self.depth > _MAX_NESTED:
             raise _Unclear
-        try:
-            if level == 1:
-                return self.assign()
-            if level >= len(_LEVELS):
-                return self.power()
-            value = self.binary(level + 1)
-            while self.peek() in _LEVELS[level]:
-                value = self.apply(self.take(), value, self.binary(level + 1))
-            return value
-        finally:
-            self.depth -= 1
-
-    def assign(self) -> int:
-        name = self.peek()
-        following = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else ""
-        if following in _ASSIGNS and _NAME.match(name):
+        name, symbol = self.tokens[self.at : self.at + 2]
+        if least < _ASSIGNMENT and symbol in _ASSIGNS and _NAME.match(name):
             self.at += 2
-            value = self.assign()
-            if following != "=":
-                value = self.apply(following[:-1], self.variable(name), value)
+            old = self.variable(name) if symbol != "=" else 0
+            value = self.expression(_ASSIGNMENT - 1)
+            value = _apply(symbol[:-1], old, value) if symbol != "=" else value
             self.put(name, value)
-            return value
-        value = self.logic()
-        if self.peek() == "?":
-            self.take()
-            yes = self.assign()
-            if self.take() != ":":
-                raise _Unclear
-            no = self.assign()
-            return yes if value else no
-        return value
-
-    def logic(self) -> int:
-        value = self.binary(2)
-        while self.peek() == "||":
-            self.take()
-            other = self.binary(2)
-            value = int(bool(value or other))
-        return value
-
-    def power(self) -> int:
-        value = self.unary()
-        if self.peek() == "**":
-            self.take()
-            exponent = self.power()
-            if exponent < 0 or exponent > 64:
-                raise _Unclear
-            return _wrap(value**exponent)
+        else:
+            value = self.unary()
+        while (level := _LEVEL.get(symbol := self.tokens[self.at], 0)) > least:
+            self.at += 1
+            value = _apply(symbol, value, self.expression(level - (symbol == "**")))
+        if symbol == "?" and least < _ASSIGNMENT:
+            self.at += 1
+            yes = self.expression(_ASSIGNMENT - 1)
+            self.expect(":")
+            no = self.expression(_ASSIGNMENT - 1)
+            value = yes if value else no
+        self.depth -= 1
         return value
 
     def unary(self) -> int:
         token = self.take()
-        if token in ("+", "-", "!", "~"):
-            value = self.unary()
-            return {"+": value, "-": -value, "!": int(not value), "~": ~value}[token]
+        if token in _UNARY:
+            return int(_UNARY[token](self.unary()))
         if token in ("++", "--"):
             name = self.take()
             value = self.variable(name) + (1 if token == "++" else -1)
             self.put(name, value)
             return value
         if token == "(":
-            value = self.binary(0)
-            if self.take() != ")":
-                raise _Unclear
+            value = self.expression()
+            self.expect(")")
             return value
         if token[:1].isdigit():
             return _number(token)
         if not _NAME.match(token):
             raise _Unclear
         value = self.variable(token)
-        if self.peek() in ("++", "--"):
+        if self.tokens[self.at] in ("++", "--"):
             self.put(token, value + (1 if self.take() == "++" else -1))
         return value
 
@@ -151,50 +137,26 @@ class _Calculator:
             raise _Unclear
         return value
 
-    def apply(self, operator: str, left: int, right: int) -> int:
-        if operator in ("/", "%"):
-            if right == 0:
-                raise _Unclear
-            quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-            return _wrap(quotient if operator == "/" else left - quotient * right)
-        if operator in ("<<", ">>"):
-            if not 0 <= right < 64:
-                raise _Unclear
-            return _wrap(left << right if operator == "<<" else left >> right)
-        table: dict[str, Callable[[], int]] = {
-            "+": lambda: left + right,
-            "-": lambda: left - right,
-            "*": lambda: left * right,
-            "&": lambda: left & right,
-            "|": lambda: left | right,
-            "^": lambda: left ^ right,
-            "==": lambda: int(left == right),
-            "!=": lambda: int(left != right),
-            "<": lambda: int(left < right),
-            ">": lambda: int(left > right),
-            "<=": lambda: int(left <= right),
-            ">=": lambda: int(left >= right),
-            "&&": lambda: int(bool(left and right)),
-            "||": lambda: int(bool(left or right)),
-            ",": lambda: right,
-        }
-        return _wrap(table[operator]())
+
+def _apply(symbol: str, left: int, right: int) -> int:
+    if symbol in ("<<", ">>", "**") and not 0 <= right < 64:
+        raise _Unclear
+    return _wrap(int(_APPLY[symbol](left, right)))
+
+
+def _wrap(value: int) -> int:
+    return (value + 2**63) % 2**64 - 2**63
 
 
 def _number(token: str) -> int:
-    try:
-        if "#" in token:
-            base, digits = token.split("#")
-            if not 2 <= int(base) <= 36:
-                raise _Unclear
-            return _wrap(int(digits, int(base)))
-        if token[:2] in ("0x", "0X"):
-            return _wrap(int(token, 16))
-        if token.startswith("0"):
-            return _wrap(int(token, 8))
-        return _wrap(int(token[:40]))
-    except ValueError:
-        raise _Unclear from None
+    base, _, digits = token.partition("#")
+    if digits:
+        if not 2 <= int(base) <= 36:
+            raise _Unclear
+        return _wrap(int(digits, int(base)))
+    if token[:2] in ("0x", "0X"):
+        return _wrap(int(token, 16))
+    return _wrap(int(token[:40], 8 if token.startswith("0") else 10))
 
 
 def calculate(
@@ -205,5 +167,5 @@ def calculate(
         return None
     try:
         return _Calculator(text, get, put).whole()
-    except _Unclear:
+    except (_Unclear, ValueError, ArithmeticError):
         return None

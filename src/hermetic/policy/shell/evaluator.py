@@ -137,7 +137,7 @@ class Evaluator(Budget):
     def fold_text(self, text: str, shell: Shell) -> str:
         """The text folded as in double quotes; commands in it are evaluated."""
         self.spend(reading(text))
-        word = Reader(text, self.span)._quoted_word(text)
+        word = Reader(text, self.span).quoted_word(text)
         return Folder(self, shell).text(word)
 
     def run_text(self, text: str, shell: Shell, stdin: str | None) -> str:

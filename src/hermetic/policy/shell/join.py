@@ -173,7 +173,9 @@ def _join_functions(shell: Shell, ends: Sequence[Shell]) -> None:
         shell.functions[name] = (
             first
             if len(bodies) == 1
-            else If([(None, Seq([(body, ";")])) for body in bodies], [], first.start, first.end)
+            else If(
+                [(None, Seq([(body, ";")])) for body in bodies], start=first.start, end=first.end
+            )
         )
         if any(name not in end.functions or name in end.unsure for end in ends):
             shell.unsure |= {name}

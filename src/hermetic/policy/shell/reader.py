@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from .syntax import (
     Assign,
     Calc,
     Case,
     CFor,
+    Compound,
     Condition,
     Coproc,
     For,
@@ -27,7 +29,7 @@ from .syntax import (
     Simple,
     Word,
 )
-from .word_reader import MAX_COMMANDS, MAX_DEPTH, Unreadable, WordReader
+from .word_reader import MAX_COMMANDS, MAX_DEPTH, NO_STOPS, Unreadable, WordReader
 
 _REDIRECT = re.compile(r"(\d*|\{[A-Za-z_]\w*\})(<<<|<<-|<<|<>|<&|>&|>>|>\||&>>|&>|<(?!\()|>(?!\())")
 _RESERVED = re.compile(r"(\[\[|[A-Za-z]+|[!{}])(?=[\s;&|()<>]|$)")
@@ -38,12 +40,9 @@ _COPROC_NAME = re.compile(
     r"[^\s;&|<>()'\"\\`$]+[ \t]+(?=[{(]|(?:if|while|until|for|case|select|\[\[)\s)"
 )
 _FUNCTION = re.compile(r"[ \t]*\([ \t]*\)")
+_CONDITION_END = re.compile(r"\]\](?=[ \t\n;&|()<>]|$)")
 _DECLARES = frozenset({"declare", "typeset", "export", "local", "readonly", "eval", "alias", "let"})
 _STOPPERS = frozenset({"then", "fi", "do", "done", "esac", "else", "elif", "}"})
-_COMPOUND = frozenset(
-    {"if", "while", "until", "for", "case", "select", "function", "[[", "{", "!", "time"}
-)
-_NONE: frozenset[str] = frozenset()
 MAX_DESCRIPTOR = 2**31 - 1
 
 
@@ -53,185 +52,130 @@ class Reader(WordReader):
     `span` fixes the reported place of everything read from a nested text.
     """
 
-    def read_list(self, closing: str = "") -> Seq:
-        """The commands up to a closing parenthesis, a closing word or the end."""
-        return self._seq(frozenset({closing}) if closing else _NONE)
-
-    def nested(self, text: str, span: tuple[int, int]) -> Reader:
-        """A reader of a text found inside this one."""
-        return Reader(text, span, self.depth + 1)
-
-    def read(self) -> Seq:
-        """The whole text as a sequence of commands."""
-        return self.whole()
-
-    def _seq(self, stops: frozenset[str]) -> Seq:
+    def read_list(self, stops: frozenset[str] = NO_STOPS) -> Seq:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Unreadable("commands are nested too deeply")
         items: list[tuple[Node, str]] = []
         while True:
             self._skip_lines()
-            if (
-                self.pos >= self.size
-                or self.text[self.pos] == ")"
-                or self.text.startswith(";;", self.pos)
-            ):
-                break
-            if self.text.startswith(";&", self.pos):
-                break
-            if stops and self._reserved() in stops:
+            if self._ends_list() or (stops and self._reserved() in stops):
                 break
             node = self._pipeline()
             items.append((node, self._separator(node)))
         self.depth -= 1
         return Seq(items)
 
+    def _ends_list(self) -> bool:
+        return self.pos >= self.size or self.text.startswith((")", ";;", ";&"), self.pos)
+
     def _separator(self, node: Node) -> str:
         self._blanks()
         text, pos = self.text, self.pos
-        for operator in ("&&", "||"):
-            if text.startswith(operator, pos):
-                self.pos += 2
-                self._skip_lines()
-                if self.pos >= self.size:
-                    raise Unreadable("the text ends after an operator")
-                return operator
-        if (
-            pos >= self.size
-            or text[pos] in ")\n"
-            or text.startswith(";;", pos)
-            or text.startswith(";&", pos)
-        ):
+        if text.startswith(("&&", "||"), pos):
+            self.pos += 2
+            self._go_on()
+            return text[pos : pos + 2]
+        if self._ends_list() or text[pos] == "\n":
             return ";"
         if text[pos] in ";&":
             self.pos += 1
             return text[pos]
-        if self._reserved() in _STOPPERS and not isinstance(_last(node), Simple):
+        last = node.commands[-1] if isinstance(node, Pipe) else node
+        if self._reserved() in _STOPPERS and not isinstance(last, Simple):
             return ";"  # `{ (ls) }`: after a compound command bash knows its own words again
         raise Unreadable(f"unexpected {text[pos]!r}")
+
+    def _go_on(self) -> None:
+        """To the command behind an operator, which may be on a later line."""
+        self._skip_lines()
+        if self.pos >= self.size:
+            raise Unreadable("the text ends after an operator")
 
     def _pipeline(self) -> Node:
         start = self.pos
         while (word := self._reserved()) in ("!", "time"):
             self.pos += len(word)
             self._blanks()
-            if word == "time":
-                while self.text.startswith(("-p ", "-- "), self.pos):
-                    self.pos += 2
-                    self._blanks()
+            while word == "time" and self.text.startswith(("-p ", "-- "), self.pos):
+                self.pos += 2
+                self._blanks()
         if self.pos >= self.size or self.text[self.pos] in "\n;":
-            return self._place(Simple([], [], [], start, self.pos))
+            return self._placed(Simple(), start)
         commands = [self._command()]
         while True:
             self._blanks()
-            if self.text.startswith("|", self.pos) and not self.text.startswith("||", self.pos):
-                self.pos += 1
-                if self.text.startswith("&", self.pos):
-                    self.pos += 1
-                    _merge_errors(commands[-1])
-                self._skip_lines()
-                if self.pos >= self.size:
-                    raise Unreadable("the text ends after a pipe")
-                commands.append(self._command())
-            else:
+            if not self.text.startswith("|", self.pos) or self.text.startswith("||", self.pos):
                 break
-        if len(commands) == 1:
-            return commands[0]
-        return self._place(Pipe(commands, start, self.pos))
+            self.pos += 1
+            if self.text.startswith("&", self.pos):  # `a |& b` is `a 2>&1 | b`
+                self.pos += 1
+                if isinstance(commands[-1], Compound):
+                    one = Word([Lit("1", False)], 0, 0)
+                    commands[-1].redirects.append(Redirect(">&", "2", one))
+            self._go_on()
+            commands.append(self._command())
+        return commands[0] if len(commands) == 1 else self._placed(Pipe(commands), start)
 
     def _command(self) -> Node:
-        start = self.pos
-        word = self._reserved()
-        if self.text.startswith("((", self.pos):
-            calc = self._calc(start)
-            if calc is not None:
-                return calc
-        if self.text.startswith("(", self.pos):
+        start, word = self.pos, self._reserved()
+        node: Node | None = None
+        if self.text.startswith("((", start) and (text := self._arithmetic(start + 2)):
+            node = Calc(text)
+        elif self.text.startswith("(", start):
             self.pos += 1
-            body = self._seq(_NONE)
+            node = Group("(", self.read_list())
             self._expect(")")
-            return self._place(Group("(", body, self._redirects(), start, self.pos))
-        if not word:
-            return self._simple()
-        return self._compound(word, start)
-
-    def _compound(self, word: str, start: int) -> Node:
-        if word == "{":
-            self.pos += 1
-            body = self._seq(_STOPPERS)
-            self._keyword("}")
-            return self._place(Group("{", body, self._redirects(), start, self.pos))
-        if word == "if":
-            return self._if(start)
-        if word in ("while", "until"):
-            self.pos += len(word)
-            condition = self._seq(_STOPPERS)
-            body = self._do_body()
-            return self._place(Loop(word, condition, body, self._redirects(), start, self.pos))
-        if word in ("for", "select"):
-            return self._for(word, start)
-        if word == "case":
-            return self._case(start)
-        if word == "[[":
-            return self._condition(start)
-        if word == "function":
-            return self._function(start)
-        if word == "coproc":
-            return self._coproc(start)
-        if word in _STOPPERS or word == "in":
-            if word == "in":
-                return self._simple()
+        elif word in _COMPOUND:
+            node = _COMPOUND[word](self, word)
+        elif word in _STOPPERS:
             raise Unreadable(f"unexpected {word!r}")
-        return self._simple()
+        else:
+            return self._simple()
+        if isinstance(node, Compound):
+            node.redirects = self._redirects()
+        return self._placed(node, start)
 
-    def _if(self, start: int) -> Node:
+    def _block(self, opening: str, closing: str) -> Seq:
+        self._keyword(opening)
+        body = self.read_list(_STOPPERS)
+        self._keyword(closing)
+        return body
+
+    def _if(self, word: str) -> Node:
         branches: list[tuple[Seq | None, Seq]] = []
-        self._keyword("if")
-        while True:
-            condition = self._seq(_STOPPERS)
+        while word in ("if", "elif"):
+            self._keyword(word)
+            condition = self.read_list(_STOPPERS)
             self._keyword("then")
-            branches.append((condition, self._seq(_STOPPERS)))
+            branches.append((condition, self.read_list(_STOPPERS)))
             word = self._reserved()
-            if word == "elif":
-                self._keyword("elif")
-                continue
-            if word == "else":
-                self._keyword("else")
-                branches.append((None, self._seq(_STOPPERS)))
-            self._keyword("fi")
-            return self._place(If(branches, self._redirects(), start, self.pos))
+        if word == "else":
+            self._keyword("else")
+            branches.append((None, self.read_list(_STOPPERS)))
+        self._keyword("fi")
+        return If(branches)
 
-    def _do_body(self) -> Seq:
+    def _loop(self, word: str) -> Node:
+        self._keyword(word)
+        return Loop(word, self.read_list(_STOPPERS), self._loop_body())
+
+    def _loop_body(self) -> Seq:
         self._skip_lines()
         if self.text.startswith(";", self.pos):
             self.pos += 1
             self._skip_lines()
-        if self._reserved() == "{":
-            self._keyword("{")
-            body = self._seq(_STOPPERS)
-            self._keyword("}")
-            return body
-        self._keyword("do")
-        body = self._seq(_STOPPERS)
-        self._keyword("done")
-        return body
+        return self._block("{", "}") if self._reserved() == "{" else self._block("do", "done")
 
-    def _for(self, word: str, start: int) -> Node:
+    def _for(self, word: str) -> Node:
         self._keyword(word)
         self._blanks()
         if self.text.startswith("((", self.pos):
-            end = self._closing_parens(self.pos + 2)
-            if end < 0:
+            header = self._arithmetic(self.pos + 2)
+            if header is None:
                 raise Unreadable("a loop's header does not end")
-            header = self._quoted_word(self.text[self.pos + 2 : end])
-            self.pos = end + 2
-            body = self._do_body()
-            return self._place(CFor(header, body, self._redirects(), start, self.pos))
-        match = _DEFINED.match(self.text, self.pos)
-        if match is None:
-            raise Unreadable("a loop without a variable")
-        self.pos = match.end()
+            return CFor(header, self._loop_body())
+        name = self._name("a loop without a variable")
         self._skip_lines()
         words: list[Word] | None = None
         if self._reserved() == "in":
@@ -245,14 +189,19 @@ class Reader(WordReader):
                 if item.start == item.end:
                     raise Unreadable(f"unexpected {self.text[self.pos]!r} in a loop's list")
                 words.append(item)
-        body = self._do_body()
-        return self._place(For(match[0], words, body, self._redirects(), start, self.pos))
+        return For(name, words, self._loop_body())
 
-    def _case(self, start: int) -> Node:
-        self._keyword("case")
+    def _name(self, problem: str) -> str:
+        match = _DEFINED.match(self.text, self.pos)
+        if match is None:
+            raise Unreadable(problem)
+        self.pos = match.end()
+        return match[0]
+
+    def _case(self, word: str) -> Node:
+        self._keyword(word)
         self._blanks()
         subject = self._word()
-        self._skip_lines()
         self._keyword("in")
         items: list[tuple[list[Word], Seq]] = []
         falling: set[int] = set()
@@ -262,18 +211,15 @@ class Reader(WordReader):
                 break
             if self.pos >= self.size:
                 raise Unreadable("a case does not end")
-            if self.text[self.pos] == "(":
-                self.pos += 1
-                self._blanks()
-            patterns = [self._word()]
-            self._blanks()
-            while self.text.startswith("|", self.pos):
-                self.pos += 1
+            patterns: list[Word] = []
+            self.pos += self.text[self.pos] == "("
+            while not patterns or self.text.startswith("|", self.pos):
+                self.pos += bool(patterns)
                 self._blanks()
                 patterns.append(self._word())
                 self._blanks()
             self._expect(")")
-            items.append((patterns, self._seq(frozenset({"esac"}))))
+            items.append((patterns, self.read_list(frozenset({"esac"}))))
             for end in (";;&", ";;", ";&"):
                 if self.text.startswith(end, self.pos):
                     self.pos += len(end)
@@ -281,91 +227,69 @@ class Reader(WordReader):
                         falling.add(len(items) - 1)
                     break
         self._keyword("esac")
-        return self._place(
-            Case(subject, items, self._redirects(), start, self.pos, frozenset(falling))
-        )
+        return Case(subject, items, frozenset(falling))
 
-    def _condition(self, start: int) -> Node:
-        self.pos += 2
+    def _condition(self, word: str) -> Node:
+        self._keyword(word)
         words: list[Word] = []
         regex = False
         while True:
             self._skip_lines()
             if self.pos >= self.size:
                 raise Unreadable("a condition does not end")
-            if self.text.startswith("]]", self.pos) and self._ends_word(self.pos + 2):
+            if _CONDITION_END.match(self.text, self.pos):
                 self.pos += 2
-                break
+                return Condition(words)
             if self.text[self.pos] in "()<>&|" and not regex:
                 self.pos += 1
                 continue
-            before = self.pos
-            words.append(self._pieces_word(" \t\n" if regex else " \t\n;&|()<>", regex))
-            regex = self.text[before : self.pos] == "=~"
-            if self.pos == before:
+            start = self.pos
+            pieces = self._regex() if regex else self._pieces(" \t\n;&|()<>", False)
+            words.append(Word(pieces, start, self.pos))
+            regex = self.text[start : self.pos] == "=~"
+            if self.pos == start:
                 raise Unreadable("a condition cannot be read")
-        return self._place(Condition(words, self._redirects(), start, self.pos))
 
-    def _pieces_word(self, stop: str, regex: bool) -> Word:
-        start = self.pos
-        if not regex:
-            return Word(self._pieces(stop, False), start, self.pos)
+    def _regex(self) -> list[Piece]:
+        """The pattern behind `=~`, in which blanks between parentheses belong to it."""
         pieces: list[Piece] = []
         level = 0
         while self.pos < self.size:
             char = self.text[self.pos]
             if level == 0 and char in " \t\n":
                 break
-            if char in "(":
-                level += 1
-            elif char == ")":
-                level -= 1
+            level += (char == "(") - (char == ")")
             if char in "()|<>&; \t\n*?[]+@!{}":
                 pieces.append(Lit(char, True))
                 self.pos += 1
-                continue
-            pieces += self._pieces(" \t\n()|<>&;", False)
-        return Word(pieces, start, self.pos)
+            else:
+                pieces += self._pieces(" \t\n()|<>&;", False)
+        return pieces
 
-    def _calc(self, start: int) -> Node | None:
-        end = self._closing_parens(self.pos + 2)
-        if end < 0:
-            return None
-        word = self._quoted_word(self.text[self.pos + 2 : end])
-        self.pos = end + 2
-        return self._place(Calc(word, self._redirects(), start, self.pos))
-
-    def _function(self, start: int) -> Node:
-        self._keyword("function")
+    def _function(self, word: str) -> Node:
+        self._keyword(word)
         self._blanks()
-        match = _DEFINED.match(self.text, self.pos)
-        if match is None:
-            raise Unreadable("a function without a name")
-        self.pos = match.end()
-        parens = _FUNCTION.match(self.text, self.pos)
-        if parens:
+        name = self._name("a function without a name")
+        if parens := _FUNCTION.match(self.text, self.pos):
             self.pos = parens.end()
         self._skip_lines()
-        return self._place(Function(match[0], self._command(), start, self.pos))
+        return Function(name, self._command())
 
-    def _coproc(self, start: int) -> Node:
-        self._keyword("coproc")
+    def _coproc(self, word: str) -> Node:
+        self._keyword(word)
         self._blanks()
+        name = "COPROC"
         match = _COPROC_NAME.match(self.text, self.pos)
-        if match and match[0].strip() not in _COMPOUND:
-            self.pos = match.end()
-        name = match[0].strip() if match and match.end() == self.pos else "COPROC"
-        return self._place(Coproc(name, self._command(), start, self.pos))
+        if match and match[0].strip() not in (*_COMPOUND, "!", "time"):
+            self.pos, name = match.end(), match[0].strip()
+        return Coproc(name, self._command())
 
     def _simple(self) -> Node:
         self.commands += 1
         if self.commands > MAX_COMMANDS:
             raise Unreadable("too many commands in one text")
-        start = self.pos
-        assigns: list[Assign] = []
-        words: list[Word | Assign] = []
-        redirects: list[Redirect] = []
-        after_first = start
+        node = Simple()
+        start = after_first = self.pos
         while True:
             self._blanks()
             if self.pos >= self.size or self.text[self.pos] in "\n;|)":
@@ -373,26 +297,24 @@ class Reader(WordReader):
             char = self.text[self.pos]
             if char == "&" and not self.text.startswith("&>", self.pos):
                 break
-            if char in "<>&{0123456789":
-                match = self._redirection()
-                if match:
-                    redirects.append(self._redirect(match))
-                    continue
+            if char in "<>&{0123456789" and (match := self._redirection()):
+                node.redirects.append(self._redirect(match))
+                continue
             if char == "(":
-                return self._define(words, start)
-            item = self._assignment(words)
-            if isinstance(item, Assign) and not words:
-                assigns.append(item)
+                return self._define(node.words, start)
+            item = self._assignment(node.words)
+            if isinstance(item, Assign) and not node.words:
+                node.assigns.append(item)
                 continue
             if isinstance(item, Word) and item.start == item.end:
                 raise Unreadable(f"unexpected {char!r}")
-            words.append(item)
-            if len(words) == 1:
+            node.words.append(item)
+            if len(node.words) == 1:
                 after_first = self.pos
-        if not (assigns or words or redirects):
+        if not (node.assigns or node.words or node.redirects):
             raise Unreadable("a command is missing")
-        rest = self.text[after_first : self.pos]
-        return self._place(Simple(assigns, words, redirects, start, self.pos, rest))
+        node.rest = self.text[after_first : self.pos]
+        return self._placed(node, start)
 
     def _define(self, words: list[Word | Assign], start: int) -> Node:
         match = _FUNCTION.match(self.text, self.pos)
@@ -406,12 +328,12 @@ class Reader(WordReader):
         )
         self.pos = match.end()
         self._skip_lines()
-        return self._place(Function(name, self._command(), start, self.pos))
+        return self._placed(Function(name, self._command()), start)
 
     def _assignment(self, words: list[Word | Assign]) -> Word | Assign:
         start = self.pos
         match = _ASSIGNED.match(self.text, start)
-        if match is None or (words and not self._declares(words[0])):
+        if match is None or (words and not _declares(words[0])):
             return self._word()
         self.pos = match.end()
         index = self._index() if self.text.startswith("[", self.pos) else None
@@ -419,18 +341,11 @@ class Reader(WordReader):
         if equals is None or (words and not self.text.startswith("(", equals.end())):
             self.pos = start
             return self._word()
-        append = bool(equals[1])
         self.pos = equals.end()
         if self.text.startswith("(", self.pos):
             self.pos += 1
-            return Assign(match[1], None, self._array(), index, append)
-        return Assign(match[1], self._word(), [], index, append)
-
-    def _declares(self, first: Word | Assign) -> bool:
-        if isinstance(first, Assign) or len(first.pieces) != 1:
-            return False
-        piece = first.pieces[0]
-        return isinstance(piece, Lit) and piece.text in _DECLARES
+            return Assign(match[1], None, self._array(), index, bool(equals[1]))
+        return Assign(match[1], self._word(), [], index, bool(equals[1]))
 
     def _array(self) -> list[tuple[Word | None, Word]]:
         items: list[tuple[Word | None, Word]] = []
@@ -444,23 +359,21 @@ class Reader(WordReader):
             before, index = self.pos, None
             if self.text.startswith("[", before):
                 index = self._index()
-                equals = _EQUALS.match(self.text, self.pos)
-                if equals is None:
-                    self.pos, index = before, None
-                else:
+                if equals := _EQUALS.match(self.text, self.pos):
                     self.pos = equals.end()
+                else:
+                    self.pos, index = before, None
             items.append((index, self._word()))
-            if self.pos == before and index is None:
+            if self.pos == before:
                 raise Unreadable(f"unexpected {self.text[self.pos]!r} in an array")
 
     def _redirects(self) -> list[Redirect]:
         found: list[Redirect] = []
-        while True:
-            self._blanks()
-            match = self._redirection()
-            if match is None:
-                return found
+        self._blanks()
+        while match := self._redirection():
             found.append(self._redirect(match))
+            self._blanks()
+        return found
 
     def _redirection(self) -> re.Match[str] | None:
         match = _REDIRECT.match(self.text, self.pos)
@@ -471,25 +384,20 @@ class Reader(WordReader):
     def _redirect(self, match: re.Match[str]) -> Redirect:
         self.pos = match.end()
         self._blanks()
-        start = self.pos
         word = self._word()
         if word.start == word.end:
             raise Unreadable("a redirection without a target")
         redirect = Redirect(match[2], match[1], word)
         if match[2] in ("<<", "<<-"):
-            raw = self.text[start : self.pos].replace("\\\n", "")
-            delimiter = "".join(
-                piece.text if isinstance(piece, Lit) else "" for piece in word.pieces
-            )
-            if any(not isinstance(piece, Lit) for piece in word.pieces):
-                delimiter = raw
+            raw = self.text[word.start : word.end].replace("\\\n", "")
+            texts = [piece.text for piece in word.pieces if isinstance(piece, Lit)]
+            delimiter = "".join(texts) if len(texts) == len(word.pieces) else raw
             quoted = any(char in raw for char in "'\"\\")
             self._heredocs.append((redirect, delimiter, quoted))
         return redirect
 
-    def _place(self, node: Node) -> Node:
-        if self.span is not None:
-            node.start, node.end = self.span
+    def _placed(self, node: Node, start: int) -> Node:
+        node.start, node.end = self.span or (start, self.pos)
         return node
 
     def _reserved(self) -> str:
@@ -502,18 +410,25 @@ class Reader(WordReader):
             raise Unreadable(f"{word!r} is missing")
         self.pos += len(word)
 
-    def _ends_word(self, pos: int) -> bool:
-        return pos >= self.size or self.text[pos] in " \t\n;&|()<>"
+
+def _declares(first: Word | Assign) -> bool:
+    if isinstance(first, Assign) or len(first.pieces) != 1:
+        return False
+    piece = first.pieces[0]
+    return isinstance(piece, Lit) and piece.text in _DECLARES
 
 
-def _last(node: Node) -> Node:
-    return node.commands[-1] if isinstance(node, Pipe) else node
-
-
-def _merge_errors(node: Node) -> None:
-    """`a |& b` is `a 2>&1 | b`."""
-    if not isinstance(node, Pipe | Function | Coproc):
-        node.redirects.append(Redirect(">&", "2", Word([Lit("1", False)], node.end, node.end)))
-
+_COMPOUND: dict[str, Callable[[Reader, str], Node]] = {
+    "{": lambda reader, _: Group("{", reader._block("{", "}")),
+    "if": Reader._if,
+    "while": Reader._loop,
+    "until": Reader._loop,
+    "for": Reader._for,
+    "select": Reader._for,
+    "case": Reader._case,
+    "[[": Reader._condition,
+    "function": Reader._function,
+    "coproc": Reader._coproc,
+}
 
 __all__ = ["Reader", "Unreadable"]

@@ -72,105 +72,85 @@ class Assign(msgspec.Struct):
     append: bool = False
 
 
-class Simple(msgspec.Struct):
-    assigns: list[Assign]
-    words: list[Word | Assign]  # an Assign among the words is an argument of declare and its kin
-    redirects: list[Redirect]
-    start: int
-    end: int
+class _Placed(msgspec.Struct, kw_only=True):
+    """A command; `start` and `end` are its place in the text."""
+
+    start: int = 0
+    end: int = 0
+
+
+class Compound(_Placed, kw_only=True):
+    """A command that redirections may follow."""
+
+    redirects: list[Redirect] = []
+
+
+class Simple(Compound):
+    assigns: list[Assign] = []
+    words: list[Word | Assign] = []  # an Assign here is an argument of declare and its kin
     rest: str = ""  # the raw text after the first word, for alias expansion
 
 
-class Pipe(msgspec.Struct):
+class Pipe(_Placed):
     commands: list[Node]
-    start: int
-    end: int
 
 
 class Seq(msgspec.Struct):
     items: list[tuple[Node, str]]  # command, and the operator after it: ; & && ||
 
 
-class Group(msgspec.Struct):
+class Group(Compound):
     kind: str  # { or (
     body: Seq
-    redirects: list[Redirect]
-    start: int
-    end: int
 
 
-class If(msgspec.Struct):
+class If(Compound):
     branches: list[tuple[Seq | None, Seq]]  # condition (None: else), body
-    redirects: list[Redirect]
-    start: int
-    end: int
 
 
-class Loop(msgspec.Struct):
+class Loop(Compound):
     word: str  # while or until
     condition: Seq
     body: Seq
-    redirects: list[Redirect]
-    start: int
-    end: int
 
 
-class For(msgspec.Struct):
+class For(Compound):
     name: str
     words: list[Word] | None  # None: over "$@"
     body: Seq
-    redirects: list[Redirect]
-    start: int
-    end: int
 
 
-class CFor(msgspec.Struct):
+class CFor(Compound):
     header: Word
     body: Seq
-    redirects: list[Redirect]
-    start: int
-    end: int
 
 
-class Case(msgspec.Struct):
+class Case(Compound):
     subject: Word
     items: list[tuple[list[Word], Seq]]
-    redirects: list[Redirect]
-    start: int
-    end: int
-    falling: frozenset[int] = frozenset()  # items after which the next one may run too: ;& and ;;&
+    falling: frozenset[int]  # items after which the next one may run too: ;& and ;;&
 
 
-class Condition(msgspec.Struct):
+class Condition(Compound):
     """`[[ … ]]`"""
 
     words: list[Word]
-    redirects: list[Redirect]
-    start: int
-    end: int
 
 
-class Calc(msgspec.Struct):
+class Calc(Compound):
     """`(( … ))`"""
 
     word: Word
-    redirects: list[Redirect]
-    start: int
-    end: int
 
 
-class Function(msgspec.Struct):
+class Function(_Placed):
     name: str
     body: Node
-    start: int
-    end: int
 
 
-class Coproc(msgspec.Struct):
+class Coproc(_Placed):
     name: str
     body: Node
-    start: int
-    end: int
 
 
 Node: TypeAlias = (

@@ -48,6 +48,9 @@ class Unreadable(Exception):
     """The text is not shell we can read; the message says why in a person's words."""
 
 
+NO_STOPS: frozenset[str] = frozenset()
+
+
 class WordReader:
     """A place in a text, and how to read a word there; lists of commands inside words are read by
     the subclass.
@@ -65,21 +68,17 @@ class WordReader:
         self._substitutions = 0  # that the reader is inside of
         self._heredocs: list[tuple[Redirect, str, bool]] = []
 
-    def read_list(self, closing: str = "") -> Seq:
-        """The commands up to a closing parenthesis, a closing word or the end."""
+    def read_list(self, stops: frozenset[str] = NO_STOPS) -> Seq:
+        """The commands up to a closing parenthesis, one of some words or the end."""
         raise NotImplementedError
 
-    def whole(self) -> Seq:
+    def read(self) -> Seq:
         """The whole text as a sequence of commands."""
         seq = self.read_list()
         self._read_heredocs()  # one that is announced on the last line is empty
         if self.pos < self.size:
             raise Unreadable(f"unexpected {self.text[self.pos]!r}")
         return seq
-
-    def nested(self, text: str, span: tuple[int, int]) -> WordReader:
-        """A reader of a text found inside this one."""
-        raise NotImplementedError
 
     def _word(self) -> Word:
         start = self.pos
@@ -89,14 +88,13 @@ class WordReader:
         pieces = self._pieces(_WORD_END, False)
         return Word(pieces, start, self.pos)
 
-    def _quoted_word(self, text: str) -> Word:
+    def quoted_word(self, text: str) -> Word:
         """A text in which only `$`, backquotes and backslashes are special: a here-document, an
         index.
         """
-        inner = self.nested(text, self.span or (0, 0))
+        inner = type(self)(text, self.span or (self.pos, self.pos), self.depth + 1)
         if inner.depth > MAX_DEPTH:
             raise Unreadable("expansions are nested too deeply")
-        inner.span = self.span if self.span is not None else (self.pos, self.pos)
         return Word(inner._pieces("", True), 0, 0)
 
     def _pieces(self, stop: str, quoted: bool) -> list[Piece]:
@@ -115,25 +113,24 @@ class WordReader:
                 continue
             char = text[self.pos]
             if not quoted and char in "<>" and text.startswith("(", self.pos + 1):
-                pieces.append(self._process(char))
+                pieces.append(Proc(char, self._parenthesized()))
             elif char in stop:
                 if opened:
                     opened -= 1
                     pieces.append(Lit(char, quoted))
                     self.pos += 1
                     continue
-                if not quoted and char == "(" and pieces and self._opens_extglob(pieces):
-                    self._extglob(pieces)
+                if not quoted and char == "(" and self._extglob(pieces):
                     continue
                 break
             elif char == "\\":
-                self._backslash(pieces, stop, quoted)
+                pieces += self._backslash(stop, quoted)
             elif char == "'" and (not quoted or "}" in stop):
                 end = text.find("'", self.pos + 1)
                 if end < 0:
                     raise Unreadable("a single quote is not closed")
                 if quoted:  # `"${x-'}'}"`: the quotes stay, and so does what expands between them
-                    pieces += self._quoted_word(text[self.pos : end + 1]).pieces
+                    pieces += self.quoted_word(text[self.pos : end + 1]).pieces
                 else:
                     pieces.append(Lit(text[self.pos + 1 : end], True))
                 self.pos = end + 1
@@ -149,46 +146,27 @@ class WordReader:
                 self.pos += 1
         return pieces
 
-    def _opens_extglob(self, pieces: list[Piece]) -> bool:
-        last = pieces[-1]
-        return (
-            isinstance(last, Lit)
-            and not last.quoted
-            and last.text[-1:] in ("?", "*", "+", "@", "!")
-        )
-
-    def _extglob(self, pieces: list[Piece]) -> None:
-        """An extended pattern matches some name: it is folded to a star, and to the commands in it."""
-        last = pieces[-1]
-        assert isinstance(last, Lit)
+    def _extglob(self, pieces: list[Piece]) -> bool:
+        """An extended pattern matches some name: it is folded to a star, and to the commands in it;
+        False where none begins.
+        """
+        last = pieces[-1] if pieces else None
+        if not isinstance(last, Lit) or last.quoted or last.text[-1:] not in tuple("?*+@!"):
+            return False
         self.pos += 1
         inner = self._pieces(")", False)
         self._expect(")")
-        run = [
-            piece
-            for piece in inner
-            if not isinstance(piece, Lit) and not (isinstance(piece, Var) and piece.bare)
-        ]
+        run = [one for one in inner if not isinstance(one, Lit) and not getattr(one, "bare", False)]
         pieces[-1:] = [Lit(last.text[:-1] + "*", False), *run]
+        return True
 
-    def _backslash(self, pieces: list[Piece], stop: str, quoted: bool) -> None:
+    def _backslash(self, stop: str, quoted: bool) -> list[Piece]:
         following = self.text[self.pos + 1 : self.pos + 2]
-        self.pos += 2
+        self.pos = min(self.pos + 2, self.size)
         if following == "\n":
-            return
-        if not following:
-            pieces.append(Lit("\\", True))
-            self.pos = self.size
-            return
-        if (
-            quoted
-            and following not in "$`\\"
-            and not (following == '"' and '"' in stop)
-            and following not in stop
-        ):
-            pieces.append(Lit("\\" + following, True))
-            return
-        pieces.append(Lit(following, True))
+            return []
+        special = not quoted or following in "$`\\" or following in stop
+        return [Lit(following if following and special else "\\" + following, True)]
 
     def _double(self) -> list[Piece]:
         self.pos += 1
@@ -202,14 +180,11 @@ class WordReader:
             pos += 2 if self.text[pos] == "\\" else 1
         if pos >= self.size:
             raise Unreadable("a backquote is not closed")
-        escaped = r"\\(?:\n|([`\\$]))" if not quoted else r'\\(?:\n|([`\\$"]))'
+        escaped = r'\\(?:\n|([`\\$"]))' if quoted else r"\\(?:\n|([`\\$]))"
         inner = re.sub(escaped, r"\1", self.text[self.pos + 1 : pos])
         span = self.span or (self.pos, pos + 1)
         self.pos = pos + 1
-        return Sub(self.nested(inner, span).whole(), quoted)
-
-    def _process(self, char: str) -> Piece:
-        return Proc(char, self._parenthesized())
+        return Sub(type(self)(inner, span, self.depth + 1).read(), quoted)
 
     def _parenthesized(self) -> Seq:
         """The commands of a substitution, from `$(` or `<(` to its end.
@@ -233,17 +208,14 @@ class WordReader:
         Inside `${…}` the quotes `$'…'` and `$"…"` count even between double quotes.
         """
         text, pos = self.text, self.pos
-        if text.startswith("$((", pos):
-            end = self._closing_parens(pos + 3)
-            if end >= 0:
-                self.pos = end + 2
-                return [Arith(self._quoted_word(text[pos + 3 : end]), quoted)]
+        if text.startswith("$((", pos) and (word := self._arithmetic(pos + 3)):
+            return [Arith(word, quoted)]
         if text.startswith("$(", pos):
             return [Sub(self._parenthesized(), quoted)]
         # bash 5.3 runs the commands in this shell
         if text.startswith(("${ ", "${\t", "${\n", "${|"), pos):
             self.pos += 3
-            body = self.read_list("}")
+            body = self.read_list(frozenset("}"))
             self._expect("}")
             return [Sub(body, quoted)]
         if text.startswith("${", pos):
@@ -253,7 +225,7 @@ class WordReader:
             if end < 0:
                 raise Unreadable("an arithmetic expansion does not end")
             self.pos = end + 1
-            return [Arith(self._quoted_word(text[pos + 2 : end]), quoted)]
+            return [Arith(self.quoted_word(text[pos + 2 : end]), quoted)]
         if text.startswith("$'", pos) and (braced or not quoted):
             literal, self.pos = decode_ansi_c(text, pos + 2)
             if self.pos < 0:
@@ -319,25 +291,27 @@ class WordReader:
         return Word(pieces, start, self.pos - 1)
 
     def _operands(self, var: Var, quoted: bool) -> None:
-        start = self.pos
+        first, rest, between = quoted, quoted, ""
         if var.op in ("/", "//", "/#", "/%"):
-            var.arg = Word(self._pieces("}/", False), start, self.pos)
-            if self.text.startswith("/", self.pos):
-                self.pos += 1
-                var.arg2 = Word(self._pieces("}", quoted), start, self.pos)
+            first, between = False, "/"
         elif var.op == ":":
-            var.arg = Word(self._pieces("}:", True), start, self.pos)
-            if self.text.startswith(":", self.pos):
-                self.pos += 1
-                var.arg2 = Word(self._pieces("}", True), start, self.pos)
-        else:
-            pattern = var.op in ("#", "##", "%", "%%", "^", "^^", ",", ",,")
-            var.arg = Word(self._pieces("}", quoted and not pattern), start, self.pos)
+            first = rest = True
+            between = ":"
+        elif var.op in ("#", "##", "%", "%%", "^", "^^", ",", ",,"):
+            first = False
+        start = self.pos
+        var.arg = Word(self._pieces("}" + between, first), start, self.pos)
+        if between and self.text.startswith(between, self.pos):
+            self.pos += 1
+            var.arg2 = Word(self._pieces("}", rest), start, self.pos)
 
-    def _closing_parens(self, pos: int) -> int:
-        """Where the `))` that closes an arithmetic text begins; -1 when there is none."""
+    def _arithmetic(self, pos: int) -> Word | None:
+        """The text up to `))` that closes it; None when there is none."""
         end = self._closing(pos, ")")
-        return end if self.text.startswith("))", end) else -1
+        if not self.text.startswith("))", end):
+            return None
+        self.pos = end + 2
+        return self.quoted_word(self.text[pos:end])
 
     def _closing(self, pos: int, closer: str, depth: int = 0) -> int:
         """Where a parenthesis or a double quote is closed, read over quotes and substitutions; the
@@ -373,17 +347,16 @@ class WordReader:
                 self.pos = comment.end()
 
     def _skip_lines(self) -> None:
-        while True:
+        self._blanks()
+        while self.text.startswith("\n", self.pos):
+            self.pos += 1
+            if self._heredocs:
+                self._read_heredocs()
             self._blanks()
-            if self.pos < self.size and self.text[self.pos] == "\n":
-                self.pos += 1
-                if self._heredocs:
-                    self._read_heredocs()
-                continue
-            return
 
     def _expect(self, char: str) -> None:
-        self._skip_lines() if char == ")" else None
+        if char == ")":
+            self._skip_lines()
         if not self.text.startswith(char, self.pos):
             raise Unreadable(f"{char!r} is missing")
         self.pos += len(char)
@@ -415,7 +388,7 @@ class WordReader:
                     break
                 lines.append(line)
             body = "".join(f"{line}\n" for line in lines)
-            redirect.target = Word([Lit(body, True)], 0, 0) if quoted else self._quoted_word(body)
+            redirect.target = Word([Lit(body, True)], 0, 0) if quoted else self.quoted_word(body)
 
     def _line(self) -> str:
         start = self.pos

@@ -2,6 +2,12 @@
 be taken.
 """
 
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.programs import need_variable
 from tests.resident.running import Client, running
 
 SET_UP = r"""
@@ -34,6 +40,72 @@ def test_all_state_moves_along() -> None:
         assert b"two three" in before
         assert nest(client) == 0
         assert client.run(SHOW)[1] == before
+
+
+def test_what_needs_an_option_to_be_read_moves_along() -> None:
+    with running() as resident, resident.client() as client:
+        client.run("shopt -s extglob; umask 027; trap 'echo usr' USR1")
+        client.run("f() { case $1 in @(a)*(x)) echo a;; !(a|b)) echo other;; esac; }")
+        show = "f ax; f c; shopt extglob; umask; trap -p"
+        before = client.run(show)[1]
+        assert before.startswith(b"a\nother\n")
+        assert nest(client) == 0
+        assert client.run(show)[1] == before
+
+
+def test_a_session_stays_where_its_state_cannot_be_read_again() -> None:
+    """bash 5.2 prints the pattern of this function without the bracket that it needs."""
+    with running() as resident, resident.client() as client:
+        client.run("umask 027; f() { case $1 in (esac) echo f;; esac; }; set -- a")
+        first = client.run("echo $BASHPID")[1]
+        client.run("echo $(")
+        assert client.run("f esac; umask; echo $1")[1] == b"f\n0027\na\n"
+        assert client.run("echo $BASHPID")[1] == first
+        client.run("unset -f f")
+        client.run("echo $(")
+        assert client.run("umask; echo $1")[1] == b"0027\na\n"
+        assert client.run("echo $BASHPID")[1] != first
+
+
+# MARK is a command that runs if a shell evaluates what bash prints of these.
+KEPT_TEXTS = {
+    "an integer": "n='a[$(MARK)]'; declare -i n",
+    "a constant": "n='a[$(MARK)]'; declare -irx n",
+    "integers": "n=('a[$(MARK)]' 2); declare -ai n",
+    "integers by name": "declare -A n; n[k]='a[$(MARK)]'; declare -Ai n",
+    "keys": "declare -A n; n['$(MARK)']='$(MARK)'; n['a`MARK`']=1; n['];MARK;']='];MARK;'",
+    "another name": "declare -n n='a[$(MARK)]'",
+    "a prompt": "PS4='$(MARK)' PS1='$(MARK)' PS0='$(MARK)' PROMPT_COMMAND='MARK'",
+    "a completion": "complete -W a 'foo;MARK'; complete -C 'x;MARK' $'bar\\nMARK'",
+    "parts of a completion": "complete -W '$(MARK)' -X '!*;MARK' -P 'a;MARK' -S \"b';MARK\" foo",
+    "a function": "n() { echo '$(MARK)'; cat <<'E'\n$(MARK)\nE\n}",
+    "an alias": "alias n='$(MARK)'",
+    "arguments": "set -- '$(MARK)' ';MARK' $'\\n''MARK'",
+    "directories": "mkdir -p ';MARK/a'; cd ';MARK/a'; pushd /",
+}
+
+
+def bashes() -> list[str]:
+    """This machine's bash, and those of other releases."""
+    return ["bash", *filter(None, os.environ.get("OTHER_BASHES", "").split(":"))]
+
+
+@pytest.mark.parametrize("program", bashes(), ids=lambda path: Path(path).parent.name or "this")
+def test_no_value_is_evaluated_when_a_session_moves(program: str, tmp_path: Path) -> None:
+    need_variable("OTHER_BASHES")
+    bash, mark = tmp_path / "bash", tmp_path / "mark"
+    # A statically linked bash cannot look up its user, which it does without these.
+    bash.write_text(f'#!/bin/sh\nexport HOME=/ SHELL=/bin/sh\nexec {program} "$@"\n')
+    bash.chmod(0o755)
+    with running(bash=str(bash), cwd=str(tmp_path)) as resident, resident.client() as client:
+        for session, text in KEPT_TEXTS.items():
+            client.run("KEPT=1", session=session)
+            client.run(text.replace("MARK", f"touch {mark}"), session=session)
+            before = client.run("echo $BASHPID", session=session)[1]
+            client.run("echo $(", session=session)  # a shell that may be damaged is left
+            assert client.run("echo $KEPT", session=session)[1] == b"1\n"
+            assert client.run("echo $BASHPID", session=session)[1] != before, session
+            assert not mark.exists(), session
 
 
 def test_a_session_with_a_job_or_an_open_descriptor_stays_where_it_is() -> None:

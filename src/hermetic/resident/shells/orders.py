@@ -312,7 +312,9 @@ class Orders:
         """The program of a fresh bash: loads a saved state, or keeps the profile's."""
         state = b"\\builtin set +eu;\\builtin shopt -s expand_aliases"
         if state_fd is not None:
-            state = b"\\builtin source %s%d" % (self.path, state_fd)
+            # bash 5.2 prints some functions so that it cannot read them: the session then stays
+            # where it is.
+            state = b"\\builtin source %s%d||\\builtin exit" % (self.path, state_fd)
         return (
             b"\\builtin unset BASH_EXECUTION_STRING;\\builtin export HERMETIC_COMMAND=%s.0;%s\n%s"
             % (

@@ -20,10 +20,12 @@ _DOUBLE = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _ANSI = rb"\$'[^'\\]*(?:\\.[^'\\]*)*'"
 _ARRAY = rb"\((?:[^\"'()\\$]+|\\.|" + _DOUBLE + b"|" + _ANSI + rb"|\$)*\)"
 _DECLARATION = pattern(
-    rb"declare (-\S+) ([A-Za-z_]\w*)(?:=(?:" + _DOUBLE + b"|" + _ANSI + b"|" + _ARRAY + b"))?\n",
+    rb"declare -(\S+) ([A-Za-z_]\w*)(=(?:" + _DOUBLE + b"|" + _ANSI + b"|" + _ARRAY + b"))?\n",
     True,
 )
-
+# bash before 5.2 prints the names of completed commands as they are: those lines are left out.
+_WORD = rb"(?:[\w%+,./:=@^-]|'[^']*'|\\'|" + _ANSI + b")+"
+_COMPLETION = pattern(rb"complete(?: " + _WORD + rb")+\n", True)
 
 _ALIAS = pattern(rb"(?:alias (?:-- )?[^\s=]+=(?:'[^']*'|\\')*\n)*", True)
 _FUNCTION_NAMES = pattern(rb"(?:declare -f[a-z]* \S+\n)*")
@@ -61,9 +63,12 @@ def _state_text(data: bytes, disabled: list[bytes], traps: list[bytes]) -> bytes
     lines += [b"set -- " + b" ".join(map(quote, arguments))]
     lines += _limits(limits.split()) + _shell_options(shopt, shopts.split(b":"))
     lines += [b"set -o " + name for name in options.split(b":") if name not in _OF_STARTING]
-    # Functions may shadow builtins, so they follow everything that does without `builtin`.
-    text = _declarations(variables) + aliases + completions + functions
-    return text + b"".join(b"builtin %s\n" % line for line in [*lines, *traps])
+    # Functions may shadow builtins, so they follow everything that does without `builtin`. They may
+    # hold patterns that are a syntax error without extglob.
+    text = _declarations(variables) + aliases + _completions(completions)
+    text += b"shopt -s extglob\n" + functions
+    lines += [*traps, b":"]  # the last one tells that all of it could be read
+    return text + b"".join(b"builtin %s\n" % line for line in lines)
 
 
 # Options that depend on how a shell was started.
@@ -102,8 +107,28 @@ def _declarations(variables: bytes) -> bytes:
         if found is None:
             raise ValueError("not what declare prints")
         at = found.end()
-        if found.group(2) not in _NOT_CARRIED and not found.group(2).startswith(b"__h"):
+        flags, name, value = found.groups()
+        if name in _NOT_CARRIED or name.startswith(b"__h"):
+            continue
+        if value and b"i" in flags:
+            # A value that was there before the attribute may be no number: bash would evaluate it,
+            # and run a command in a subscript.
+            kind = flags.translate(None, b"irxtulc") or b"-"
+            kept.append(b"declare -%s %s%s\n" % (kind, name, value))
+            kept.append(b"" if b"n" in flags else b"declare -%s %s\n" % (flags, name))
+        else:
             kept.append(found.group(0))
+    return b"".join(kept)
+
+
+def _completions(printed: bytes) -> bytes:
+    """The completions that can be repeated, from `complete -p`."""
+    kept, at = [], 0
+    while at < len(printed):
+        found = _COMPLETION.match(printed, at)
+        if found is not None:
+            kept.append(found.group(0))
+        at = found.end() if found is not None else printed.find(b"\n", at) + 1 or len(printed)
     return b"".join(kept)
 
 

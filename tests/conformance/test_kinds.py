@@ -30,6 +30,7 @@ from tests.conformance.suite import (
     unexpected_skips,
 )
 from tests.environments.clusters import kubeconfig
+from tests.environments.clusters import standin as api_server
 from tests.environments.engines import need_engine
 from tests.environments.ordinary_user import OrdinaryUser
 from tests.environments.plugins import install_jail
@@ -141,6 +142,13 @@ def pod(image: str) -> Callable[[Setup], tuple[str, Options]]:
     return prepare
 
 
+def pod_of_a_standin(setup: Setup) -> tuple[str, Options]:
+    """A pod of a stand-in for an API server, which speaks version 5 of the exec protocol."""
+    at = setup.at / "api"
+    at.mkdir()
+    return "kubernetes", {**setup.enter_context(api_server(at)).options, "image": "standin"}
+
+
 def job(setup: Setup) -> tuple[str, Options]:
     """A job of the test cluster, with a home that has no profile."""
     setup.patch.setenv("SLURM_CONF", need_slurm())
@@ -182,6 +190,7 @@ KINDS: dict[str, Callable[[Setup], tuple[str, Options]]] = {
     "command": command,
     **{kind: cloud(kind, "standin") for kind in CLOUDS},
     "kubernetes": pod("tools"),
+    "kubernetes stand-in": pod_of_a_standin,
     "slurm": job,
     "docker scratch": container("docker", "scratch"),
     "docker user": container("docker", "user", cwd="/home/someone"),

@@ -1,10 +1,15 @@
-"""The Kubernetes cluster that scripts/engines/up has started, as tests look at it from outside."""
+"""The Kubernetes cluster that scripts/engines/up has started, as tests look at it from outside, and a
+stand-in for another one.
+"""
 
 import asyncio
 import json
 import os
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +19,8 @@ from hermetic.registry.records import runtime_root, tag_of
 from tests.programs import need, need_variable
 from tests.sizes import is_full
 
-SECONDS = 120.0
+SECONDS, STARTUP = 120.0, 30.0
+SERVER = Path(__file__).with_name("api_server.py")
 
 
 def need_cluster() -> dict[str, Any]:
@@ -66,3 +72,53 @@ async def until(is_so: Callable[[], bool], seconds: float = SECONDS) -> None:
     async with asyncio.timeout(seconds):
         while not await asyncio.to_thread(is_so):  # noqa: ASYNC110  another program's objects
             await asyncio.sleep(0.1)
+
+
+class Standin:
+    """A stand-in that runs."""
+
+    def __init__(self, at: Path, port: int) -> None:
+        self._at = at
+        self.kubeconfig = at / "kubeconfig"
+        settings = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "s", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+            "users": [{"name": "s", "user": {}}],
+            "contexts": [{"name": "s", "context": {"cluster": "s", "user": "s"}}],
+            "current-context": "s",
+        }
+        self.kubeconfig.write_text(json.dumps(settings))
+        self.options: dict[str, Any] = {
+            "kubeconfig": str(self.kubeconfig),
+            "login": False,
+            "startup": STARTUP,
+        }
+
+    def objects(self, kind: str) -> list[Any]:
+        """The objects of a kind that there are."""
+        try:
+            found = json.loads((self._at / "objects").read_text())
+        except FileNotFoundError:
+            return []
+        return [one for path, one in found.items() if f"/{kind}/" in path]
+
+
+@contextmanager
+def standin(at: Path, **settings: Any) -> Iterator[Standin]:
+    """One that runs for a block, after which it has no pod and no claim."""
+    words = [sys.executable, str(SERVER), str(at)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(settings) + "\n")
+            process.stdin.flush()
+            made = Standin(at, int(process.stdout.readline()))
+            yield made
+            assert made.objects("pods") == made.objects("sandboxclaims") == []
+        finally:
+            process.stdin.close()
+            process.wait(SECONDS)

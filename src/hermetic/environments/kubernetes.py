@@ -8,7 +8,6 @@ ended pod is its object, which `hermetic gc` deletes from any machine that has t
 import contextlib
 import os
 import socket
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -34,9 +33,9 @@ from hermetic.contract.limits import START as RESIDENT_START
 from hermetic.environments.clouds.backend import ID, PROXIES, ROOT, CloudBackend, Gone, Ran
 from hermetic.environments.options import MissingOption
 from hermetic.environments.pods.api import ApiFailure, config_path, connected
-from hermetic.environments.pods.manifest import READY_BY, KubernetesOptions, check
-from hermetic.environments.pods.sandbox import Pod, PodApi
-from hermetic.environments.pods.states import state_of
+from hermetic.environments.pods.manifest import KubernetesOptions, check
+from hermetic.environments.pods.pod import Pod
+from hermetic.environments.pods.sandbox import PodApi
 from hermetic.environments.profile import credential_notes
 from hermetic.registry.records import runtime_root, tag_of
 
@@ -71,13 +70,14 @@ class Kubernetes(CloudBackend):
         "user",
         "volumes",
         "pod",
+        "claim",
     )
     # The variables of login programs that a kubeconfig may name are those of the large clouds.
     variables = ("KUBECONFIG", "KUBERNETES_", "AWS_", "AZURE_", "CLOUDSDK_", "GOOGLE_", *PROXIES)
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
-        if not self.chosen.image:
+        if not self.chosen.image and self.chosen.claim is None:
             raise MissingOption(self.kind, "image", "python:3.12")
         check(self.chosen)
 
@@ -89,7 +89,9 @@ class Kubernetes(CloudBackend):
         """A container on another machine; whether a NetworkPolicy is enforced is not seen."""
         chosen = self.chosen
         notes = []
-        if chosen.runtime_class is None:
+        if chosen.claim is not None:
+            notes.append(f"the template of {chosen.claim} says what isolates the pod; not checked")
+        elif chosen.runtime_class is None:
             notes.append(
                 "a pod shares the kernel of its node; runtime_class names a sandboxed runtime"
             )
@@ -128,11 +130,11 @@ class Kubernetes(CloudBackend):
     @classmethod
     def api(cls) -> AbstractAsyncContextManager[PodApi]:
         """The current context."""
-        return _api(Address())
+        return _api(Address(), with_claims=True)
 
     def service(self) -> AbstractAsyncContextManager[PodApi]:
         """The cluster and the namespace of the options."""
-        return _api(self._address)
+        return _api(self._address, with_claims=self.chosen.claim is not None)
 
     @property
     def _address(self) -> "Address":
@@ -156,14 +158,15 @@ class Kubernetes(CloudBackend):
         )
 
     def resident_config(self, id: str, token: bytes, label: str) -> ResidentConfig:
-        """The resident replaces the main process."""
+        """The resident replaces the main process, unless a template has made that."""
         config = super().resident_config(id, token, label)
+        is_main = self.chosen.claim is None
         return msgspec.structs.replace(
-            config, foreground=True, guardian=False, own_cgroup=True, home=HOME
+            config, foreground=is_main, guardian=not is_main, own_cgroup=True, home=HOME
         )
 
     async def boot(self, sandbox: Pod, line: str, given: bytes) -> Ran:
-        """As the main process of the pod."""
+        """As the main process of the pod, or beside it."""
         return await sandbox.boot(line, given, RESIDENT_START)
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
@@ -177,6 +180,11 @@ class Kubernetes(CloudBackend):
             if why := await self._why_lost(record):
                 raise ConnectionRefusedError(f"{record.place['name']} is gone: {why}") from error
             raise
+
+    async def found_to_end(self, api: Any, record: EnvironmentRecord) -> Pod:
+        """The pod, or what is left of one that has ended: its object, its claim. Raises Gone."""
+        pod: Pod = await api.find(record.place["sandbox"], ended=True)
+        return pod
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the pod has ended, or its node is lost. Raises Unreachable."""
@@ -203,7 +211,7 @@ class Kubernetes(CloudBackend):
         ended, failed = [], None
         for address in Address.known(root):
             try:
-                async with cls._mapped(), _api(address) as api:
+                async with cls._mapped(), _api(address, with_claims=True) as api:
                     ended += [name async for name in _collect(api, root, abandoned)]
             except (EnvironmentUnavailable, ConfigError) as error:
                 failed = error
@@ -220,23 +228,19 @@ async def _collect(api: PodApi, root: str, abandoned: Abandoned) -> AsyncIterato
                 if not it_is:
                     continue
                 await pod.end(None)
-        elif _is_over(pod):
+        elif pod.is_over:
             await pod.end(None)
         else:
             continue
         yield f"kubernetes sandbox {pod.id}"
 
 
-def _is_over(pod: Pod) -> bool:
-    """Whether a pod has ended, or did not come up in its time."""
-    state = state_of(pod.object).state
-    by = float(pod.object["metadata"].get("annotations", {}).get(READY_BY, "inf"))
-    return state == "gone" or (state != "running" and by < time.time())
-
-
 @asynccontextmanager
-async def _api(address: "Address") -> AsyncIterator[PodApi]:
-    async with connected(*address) as cluster, contextlib.aclosing(PodApi(cluster)) as api:
+async def _api(address: "Address", *, with_claims: bool) -> AsyncIterator[PodApi]:
+    async with (
+        connected(*address) as cluster,
+        contextlib.aclosing(PodApi(cluster, with_claims=with_claims)) as api,
+    ):
         yield api
 
 

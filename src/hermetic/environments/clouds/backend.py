@@ -476,7 +476,7 @@ class CloudBackend:
                 self._mapped(record.id),
                 self.service() as api,
             ):
-                sandbox = await api.find(record.place["sandbox"])
+                sandbox = await self.found_to_end(api, record)
                 check_own(record, name, (await sandbox.tags()).get(ID) == record.id)
                 await sandbox.end(kept_for)
         except Gone:
@@ -486,6 +486,10 @@ class CloudBackend:
                 f"{self.vendor}: {name} was not ended in time", environment=record.id
             ) from None
         return f"ended sandbox {name}" + ("; its files are kept" if kept_for else "")
+
+    async def found_to_end(self, api: Any, record: EnvironmentRecord) -> Any:
+        """The sandbox of a record, to be ended. Raises Gone."""
+        return await api.find(record.place["sandbox"])
 
     @classmethod
     async def collect(cls, root: str, abandoned: Abandoned) -> list[str]:

@@ -101,6 +101,10 @@ def _failure(response: Any) -> ApiFailure:
         return ApiFailure(response.status_code, response.reason_phrase, response.text[:MOST_ERRORS])
 
 
+class Deleted(Exception):
+    """The object that was watched does not exist any more."""
+
+
 class Cluster:
     """Requests to one cluster. Methods raise ApiFailure, and errors of httpx2."""
 
@@ -139,7 +143,22 @@ class Cluster:
         answer: Object = response.json()
         return answer
 
-    async def watch(
+    async def changed(self, path: str, object: Object) -> Object:
+        """The next state of an object of a list; after a while, the present one. Raises Deleted."""
+        name, version = object["metadata"]["name"], object["metadata"]["resourceVersion"]
+        async with contextlib.aclosing(self._watch(path, name, version)) as events:
+            async for event, found in events:
+                if event == "DELETED":
+                    raise Deleted(f"{name} was deleted")
+                return found
+        try:
+            return await self.request("GET", f"{path}/{name}")
+        except ApiFailure as error:
+            if error.code == 404:
+                raise Deleted(f"{name} was deleted") from error
+            raise
+
+    async def _watch(
         self, path: str, name: str, version: str
     ) -> AsyncGenerator[tuple[str, Object], None]:
         """Changes of one object after a version, for a while: what happened, and the object."""
@@ -187,6 +206,7 @@ class PodStream:
         self.errors = b""  # the end of its error output
         self.exit_code: int | None = None  # None while it runs, and where it is not known
         self.failure = ""  # why there is no exit code
+        self.protocol = ""  # the version that the server has chosen
         self._socket: Any = None
         self._closing = asyncio.Event()
         self._holder: asyncio.Task[None] | None = None
@@ -225,6 +245,7 @@ class PodStream:
                 keepalive_ping_timeout_seconds=PING_SECONDS,
             )
             async with websocket as socket:
+                self.protocol = socket.subprotocol or ""
                 opened.set_result(socket)
                 await self._closing.wait()
         # after the opening: of a connection that broke, which a reader notices

@@ -68,10 +68,39 @@ class KubernetesOptions(SandboxOptions, frozen=True, kw_only=True):
     pod: dict[str, Any] = msgspec.field(default_factory=dict)  # merged into the pod's spec
     pending: Seconds = 0  # for a node to take a pod that none has room for
     pool: Annotated[int, msgspec.Meta(ge=0)] = 0  # pods like this one that wait for an environment
+    claim: str | None = None  # a SandboxWarmPool of agent-sandbox, whose template makes the pod
+
+
+# Options that say how a pod is made: of a claimed one, its template does.
+MADE_BY_TEMPLATE = (
+    "image",
+    "cpu",
+    "memory_bytes",
+    "disk_bytes",
+    "resources",
+    "network",
+    "runtime_class",
+    "node_selector",
+    "tolerations",
+    "service_account",
+    "pull_secrets",
+    "pull_policy",
+    "user",
+    "volumes",
+    "pod",
+    "pool",
+)
 
 
 def check(options: KubernetesOptions) -> None:
     """Raises ConfigError for options that no cluster would take."""
+    if options.claim is not None:
+        usual = KubernetesOptions()
+        for name in MADE_BY_TEMPLATE:
+            if getattr(options, name) != getattr(usual, name):
+                raise ConfigError(
+                    f"claim takes a pod as its template makes it; leave out {name}", setting=name
+                )
     for name, labels in (("labels", options.labels), ("node_selector", options.node_selector)):
         for key, value in labels.items():
             if not LABEL.fullmatch(value):

@@ -8,7 +8,7 @@ import time
 from hermetic.approvals.exchange import SharedRequest
 from hermetic.approvals.prompt import TerminalPrompt, described
 from hermetic.approvals.watching import ApprovalWatch
-from hermetic.cli.command import FAILED, JSON, Command, report_error
+from hermetic.cli.command import FAILED, JSON, Command, options, report_error
 from hermetic.cli.interrupts import Interrupts, run_interruptibly
 from hermetic.cli.report import age, one_line, print_json, span
 from hermetic.contract.approval import ANSWERS, Answer, Denial
@@ -19,19 +19,22 @@ NAME = "the command line"
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="list|answer|watch")
-    JSON(parser)
-    JSON(actions.add_parser("list", help="what waits for an answer: --json"))
-    answer = actions.add_parser(
-        "answer", help="answer one: ID once|session|always|deny, --reason with deny"
-    )
-    answer.add_argument("id", metavar="ID", help="or the start of one that is unique")
-    answer.add_argument("answer", choices=ANSWERS)
-    answer.add_argument(
-        "--reason", metavar="TEXT", default="", help="of a denial; the model reads it"
-    )
-    actions.add_parser(
-        "watch", help="ask at this terminal, until Ctrl-C; meanwhile every agent can ask"
-    )
+    for name, (meaning, *rows) in _ACTIONS.items():
+        options(*rows)(actions.add_parser(name, help=meaning))
+    options(JSON)(parser)
+
+
+_ACTIONS = {
+    "list": ("what waits for an answer: --json", JSON),
+    "answer": (
+        "answer one: ID once|session|always|deny, --reason with deny",
+        f"""\
+id ID  or the start of one that is unique
+answer {{{",".join(ANSWERS)}}}
+--reason TEXT =   of a denial; the model reads it""",
+    ),
+    "watch": ("ask at this terminal, until Ctrl-C; meanwhile every agent can ask",),
+}
 
 
 def _approvals(arguments: argparse.Namespace) -> int:

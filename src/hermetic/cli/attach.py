@@ -10,13 +10,13 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 
-from hermetic.cli.command import FAILED, Command
+from hermetic.cli.command import FAILED, Command, options
 from hermetic.cli.copying import LogCopy, pieces
 from hermetic.cli.interrupts import Interrupts, Stopped, run_interruptibly, shielded
-from hermetic.cli.lookup import add_in_option, attached, find_process
+from hermetic.cli.lookup import IN, PROCESS, KnownProcess, attached, find_process
 from hermetic.cli.opening import DenyRules, settings_here
 from hermetic.cli.report import one_line, user_name
 from hermetic.contract.endings import Ending
@@ -31,21 +31,6 @@ from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.terminal import Terminal, terminal
 from hermetic.session.terminal_modes import TerminalModes
-
-
-def _attach_arguments(parser: argparse.ArgumentParser) -> None:
-    add_in_option(parser)
-    parser.add_argument("id", metavar="ID", help="an id from `hermetic ps`, or the start of one")
-    parser.add_argument(
-        "--take", action="store_true", help="take the keyboard at once, also from another person"
-    )
-    parser.add_argument(
-        "--watch", action="store_true", help="type nothing, and leave its size alone"
-    )
-    parser.add_argument(
-        "--note", metavar="TEXT", default="", help="for the agent, when the keyboard is given back"
-    )
-
 
 STDIN, STDOUT = 0, 1
 DETACH = b"\x1d"  # ctrl-]
@@ -66,10 +51,7 @@ def _attach(arguments: argparse.Namespace) -> int:
 
 async def _show(arguments: argparse.Namespace, interrupts: Interrupts, shown: list[str]) -> int:
     """As `_attach`; `shown` gets the id of the process once it is on our terminal."""
-    rules = DenyRules(settings_here())
-    async with attached(arguments.within) as environments:
-        found = await find_process(environments, arguments.id)
-        rules.guard_environment(found.environment)
+    async with _found(arguments) as found:
         process = await terminal(found.environment, found.info.id)
         shown.append(process.id)
         keyboard = SharedKeyboard(process, is_watching=arguments.watch)
@@ -83,6 +65,16 @@ async def _show(arguments: argparse.Namespace, interrupts: Interrupts, shown: li
         return detached(process.id)
     sys.stderr.write(f"{one_line(process.id)} {ending}\n")
     return FAILED if ending.exit_code is None else ending.exit_code
+
+
+@asynccontextmanager
+async def _found(arguments: argparse.Namespace) -> AsyncIterator[KnownProcess]:
+    """The process that is named, where the user's deny rules hold."""
+    rules = DenyRules(settings_here())
+    async with attached(arguments.within) as environments:
+        found = await find_process(environments, arguments.id)
+        rules.guard_environment(found.environment)
+        yield found
 
 
 class Keyboard:
@@ -264,11 +256,6 @@ def _restored_modes() -> Iterator[TerminalModes]:
                 os.write(STDOUT, modes.undo())
 
 
-def _secret_arguments(parser: argparse.ArgumentParser) -> None:
-    add_in_option(parser)
-    parser.add_argument("id", metavar="ID", help="an id from `hermetic ps`, or the start of one")
-
-
 def _secret(arguments: argparse.Namespace) -> int:
     """Asks and passes it on."""
     id = asyncio.run(_find_id(arguments))  # fails before the prompt appears
@@ -288,8 +275,7 @@ def _read_secret(prompt: str) -> str:
 
 
 async def _find_id(arguments: argparse.Namespace) -> str:
-    async with attached(arguments.within) as environments:
-        found = await find_process(environments, arguments.id)
+    async with _found(arguments) as found:
         if found.info.ending is not None:
             raise InputClosed(
                 f"process {found.info.id} has ended; nobody reads a secret",
@@ -299,10 +285,7 @@ async def _find_id(arguments: argparse.Namespace) -> str:
 
 
 async def _write_secret(arguments: argparse.Namespace, secret: str) -> None:
-    rules = DenyRules(settings_here())
-    async with attached(arguments.within) as environments:
-        found = await find_process(environments, arguments.id)
-        rules.guard_environment(found.environment)
+    async with _found(arguments) as found:
         process = await found.environment.process(found.info.id)
         await process.write_secret(secret)
 
@@ -315,7 +298,14 @@ running. The first key takes control of a process that an agent uses: its own in
 with the process' code once it has ended.
 
   hermetic attach web-server""",
-        _attach_arguments,
+        options(
+            IN,
+            PROCESS,
+            """\
+--take   take the keyboard at once, also from another person
+--watch  type nothing, and leave its size alone
+--note TEXT =   for the agent, when the keyboard is given back""",
+        ),
         _attach,
     ),
     "secret": Command(
@@ -325,7 +315,7 @@ prints it. Without a terminal the line comes from standard input.
 
   hermetic secret deploy
   pass show server | hermetic secret deploy""",
-        _secret_arguments,
+        options(IN, PROCESS),
         _secret,
     ),
 }

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from hermetic.cli.command import INTERRUPTED, Command, report_error
+from hermetic.cli.command import INTERRUPTED, Command, check_above_zero, options, report_error
 from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly, shielded
 from hermetic.cli.opening import (
-    add_environment_options,
+    ENVIRONMENT,
     current_directory,
     given_options,
     option_errors,
@@ -27,33 +27,6 @@ from hermetic.toolbox import Toolbox
 from hermetic.toolbox.parts import code_options
 from hermetic.tools.code.answer import STDERR
 from hermetic.tools.code.arguments import CodeLimits, CodeOptions
-
-
-def _code_arguments(parser: argparse.ArgumentParser) -> None:
-    add_environment_options(parser)
-    parser.add_argument(
-        "--task",
-        metavar="T",
-        help="run in the environment of this task, opened if it does not live",
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="S",
-        type=float,
-        help=f"seconds it may take (default: as your settings say, else {CODE_TIME:g})",
-    )
-    parser.add_argument(
-        "--calls",
-        metavar="N",
-        type=int,
-        help=f"most calls of tools (default: as your settings say, else {CODE_CALLS})",
-    )
-    parser.add_argument(
-        "--isolated", action="store_true", help="run the script itself in a sandbox"
-    )
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
-    parser.add_argument("script", metavar="SCRIPT.py")
-
 
 NOT_DONE, TIMED_OUT = 125, 124
 FILES = {"stdout": 1, "stderr": 2}
@@ -72,8 +45,7 @@ def _code(arguments: argparse.Namespace) -> int:
     """Runs the script; its exit code."""
     log_progress()
     code = _read(arguments.script)
-    if arguments.timeout is not None and not arguments.timeout > 0:
-        raise InvalidArgument("--timeout is seconds above zero", argument="timeout")
+    check_above_zero(arguments, "timeout")
     if arguments.calls is not None and arguments.calls < 0:
         raise InvalidArgument("--calls is a count, 0 or more", argument="calls")
     answer = run_interruptibly(lambda interrupts: _run(arguments, code, interrupts))
@@ -165,5 +137,19 @@ def _exit_code(answer: dict[str, Any]) -> int:
 
 
 COMMANDS = {
-    "code": Command(ABOUT, _code_arguments, _code, usage="hermetic code [OPTION…] SCRIPT.py"),
+    "code": Command(
+        ABOUT,
+        options(
+            ENVIRONMENT,
+            f"""\
+--task T            run in the environment of this task, opened if it does not live
+--timeout S: float  seconds it may take (default: as your settings say, else {CODE_TIME:g})
+--calls N: int      most calls of tools (default: as your settings say, else {CODE_CALLS})
+--isolated          run the script itself in a sandbox
+--json              print the whole answer as JSON
+script SCRIPT.py""",
+        ),
+        _code,
+        usage="hermetic code [OPTION…] SCRIPT.py",
+    ),
 }

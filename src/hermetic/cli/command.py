@@ -3,12 +3,15 @@
 import argparse
 import contextlib
 import difflib
+import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from hermetic.cli.colours import RED, painted
 from hermetic.cli.streams import discard_output
+from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.printable import one_line
 
 MOST_ERROR = 4000  # characters of a message
@@ -62,7 +65,76 @@ def takes(*declares: Declare) -> Declare:
     return lambda parser: [declare(parser) for declare in declares]
 
 
-JSON = option("--json", action="store_true", help="as JSON")
+def defaults(**values: Any) -> Declare:
+    """Gives attributes that no argument sets."""
+    return lambda parser: parser.set_defaults(**values)
+
+
+def options(*tables: str) -> Declare:
+    """Declares the arguments of tables, one in a row: how it is written, two blanks, its help.
+
+    `--name X: int = 3` has a value of a type and a default, `--name X…` may be repeated, `{a,b}` are
+    choices, `-> dest` names the attribute. An operand begins with its attribute: `ids ID…`, `id [ID]`
+    and `ids [ID…]` are one or more, one or none, and any. Of rows that begin with `|` one may be
+    given. A line that begins with blanks continues the row above.
+    """
+    rows = [_read(row) for row in re.sub(r"\n {2,}", "  ", "\n".join(tables)).splitlines() if row]
+
+    def declare(parser: argparse.ArgumentParser) -> None:
+        group = None
+        for row in rows:
+            group = group or parser.add_mutually_exclusive_group() if row.is_of_group else None
+            (group or parser).add_argument(*row.names, **row.settings)
+
+    return declare
+
+
+class _Row(NamedTuple):
+    """One argument, as `add_argument` takes it."""
+
+    names: list[str]
+    settings: dict[str, Any]
+    is_of_group: bool
+
+
+_ROW = re.compile(
+    r"(?P<group>\| )?(?P<names>[^\s,]+(?:, [^\s,]+)*)(?: (?P<optional>\[)?(?P<value>\S+?)(?P<many>…)?\]?)?"
+    r"(?:: (?P<type>\w+))?(?: = (?P<default>\S*))?(?: -> (?P<dest>\w+))?(?:\s{2,}(?P<help>.*))?"
+)
+_TYPES: Mapping[str, Callable[[str], Any]] = {"int": int, "float": float, "path": Path}
+
+
+def _read(row: str) -> _Row:
+    found = _ROW.fullmatch(row)
+    assert found is not None, f"no argument is written {row!r}"
+    names, value, many = found["names"].split(", "), found["value"], found["many"]
+    settings: dict[str, Any] = {"help": found["help"] and " ".join(found["help"].split())}
+    settings |= {name: found[name] for name in ("dest", "default") if found[name] is not None}
+    if value is None:
+        settings["action"] = "store_true"
+    elif value.startswith("{"):
+        settings["choices"] = value.strip("{}").split(",")
+    else:
+        settings["metavar"] = value
+    if found["type"]:
+        settings["type"] = _TYPES[found["type"]]
+        if "default" in settings:
+            settings["default"] = settings["type"](settings["default"])
+    if not names[0].startswith("-"):
+        settings["nargs"] = ("*" if many else "?") if found["optional"] else "+" if many else None
+    elif many:
+        settings |= {"action": "append", "default": []}
+    return _Row(names, settings, bool(found["group"]))
+
+
+def check_above_zero(arguments: argparse.Namespace, name: str, more: str = "") -> None:
+    """Raises InvalidArgument for seconds that are given and not above zero."""
+    seconds = getattr(arguments, name)
+    if seconds is not None and not seconds > 0:
+        raise InvalidArgument(f"--{name} is seconds above zero{more}", argument=name)
+
+
+JSON = "--json  as JSON"
 
 
 def report_output_error(error: OSError, code: int) -> int:

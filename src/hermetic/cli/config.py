@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hermetic.cli.command import JSON, Command, option, takes
+from hermetic.cli.command import JSON, Command, options
 from hermetic.cli.report import one_line, print_json, print_table
 from hermetic.config.loading import load
 from hermetic.config.settings import SECTIONS, Settings
@@ -61,10 +61,7 @@ The settings that hold here, and where each comes from.
 
   hermetic config
   hermetic config ~/app --json""",
-        takes(
-            option("directory", metavar="DIRECTORY", nargs="?", help="instead of the current one"),
-            JSON,
-        ),
+        options("directory [DIRECTORY]  instead of the current one", JSON),
         _config,
     ),
 }

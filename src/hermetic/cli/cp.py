@@ -10,13 +10,12 @@ import sys
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from hermetic.cli.command import Command
+from hermetic.cli.command import Command, options
 from hermetic.cli.copying import pieces
 from hermetic.cli.interrupts import run_interruptibly
-from hermetic.cli.lookup import attached
-from hermetic.cli.opening import DenyRules, settings_here
+from hermetic.cli.opening import guarded
 from hermetic.cli.progress import Progress
-from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument
+from hermetic.contract.errors import ExecutionError, InvalidArgument
 from hermetic.session.environment import Environment
 from hermetic.session.trees import download_tree, upload_tree
 
@@ -28,17 +27,6 @@ class _Target(NamedTuple):
 
     task: str | None
     path: str
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "source", metavar="SOURCE", help="a path here, TASK:PATH, or - for standard input"
-    )
-    parser.add_argument(
-        "target",
-        metavar="TARGET",
-        help="TASK:PATH, a path here, or - for standard output; a directory takes it by its name",
-    )
 
 
 def _main(arguments: argparse.Namespace) -> int:
@@ -62,13 +50,9 @@ def _parsed(text: str) -> _Target:
 
 
 async def _copy(source: _Target, target: _Target) -> int:
-    rules = DenyRules(settings_here())
-    async with attached(source.task or target.task) as (known,):
-        if known.environment is None:
-            raise EnvironmentUnavailable(known.problem)
-        rules.guard_environment(known.environment)
+    async with guarded(source.task or target.task) as environment:
         with Progress(f"copying {source.path}"):
-            await _copy_between(known.environment, source, target)
+            await _copy_between(environment, source, target)
     return 0
 
 
@@ -168,7 +152,11 @@ its own name. Directories travel as a tar archive; devices and links that lead o
   hermetic cp data.csv web:/tmp/
   hermetic cp web:/srv/report ./report
   hermetic cp web:/srv/app.log - | less""",
-        _arguments,
+        options(
+            """\
+source SOURCE  a path here, TASK:PATH, or - for standard input
+target TARGET  TASK:PATH, a path here, or - for standard output; a directory takes it by its name"""
+        ),
         _main,
     ),
 }

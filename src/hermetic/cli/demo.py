@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermetic.cli.colours import has_colours
-from hermetic.cli.command import Command, option, report_error, takes
+from hermetic.cli.command import Command, options, report_error
 from hermetic.cli.opening import (
+    ENVIRONMENT,
     DenyRules,
-    add_environment_options,
     choose,
     option_errors,
     settings_here,
@@ -247,14 +247,11 @@ COMMANDS = {
 Opens an environment, runs commands in it and tells what happened; then takes yours.
 
   hermetic demo --env sandbox""",
-        takes(
-            add_environment_options,
-            option("--once", "--no-prompt", action="store_true", help="leave after the tour"),
-            option(
-                "--console",
-                action="store_true",
-                help="show it in the browser too, while commands are taken",
-            ),
+        options(
+            ENVIRONMENT,
+            """\
+--once, --no-prompt  leave after the tour
+--console            show it in the browser too, while commands are taken""",
         ),
         _demo,
     ),

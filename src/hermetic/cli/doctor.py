@@ -13,7 +13,7 @@ import time
 from typing import Literal
 
 from hermetic.cli.colours import shown_state
-from hermetic.cli.command import FAILED, JSON, Command
+from hermetic.cli.command import FAILED, JSON, Command, options
 from hermetic.cli.report import one_line, print_json
 from hermetic.config import load
 from hermetic.contract.environment import Finding
@@ -55,6 +55,17 @@ class Check(Finding, frozen=True, kw_only=True):
     name: str
 
 
+State = Literal["ok", "weak", "missing", "broken"]
+
+
+def _check(name: str, state: State, found: str, advice: str = "") -> Check:
+    return Check(name=name, state=state, found=found, advice=advice)
+
+
+def _failed(name: str, error: BaseException, otherwise: str = "") -> Check:
+    return _check(name, "broken", str(error) or otherwise, "see the message")
+
+
 async def all_checks() -> list[Check]:
     """Every check, in the order a person reads them."""
     plain = [_python(), await _bash(), _subreaper(), _runtime_directory(), _spool()]
@@ -67,7 +78,7 @@ def _aliases(checks: list[Check]) -> list[Check]:
     """Checks of alias names, with the state of the kind they stand for."""
     states = {check.name: check.state for check in checks}
     return [
-        Check(name=name, state=states[kind], found=f"another name of {kind}", advice=f"see {kind}")
+        _check(name, states[kind], f"another name of {kind}", f"see {kind}")
         for name, kind in catalog.ALIASES.items()
     ]
 
@@ -75,34 +86,23 @@ def _aliases(checks: list[Check]) -> list[Check]:
 def _python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
     if not sys.executable:
-        return Check(
-            name="python", state="broken", found=version, advice="start Python by its path"
-        )
-    return Check(name="python", state="ok", found=f"{version} at {sys.executable}")
+        return _check("python", "broken", version, "start Python by its path")
+    return _check("python", "ok", f"{version} at {sys.executable}")
 
 
 async def _bash() -> Check:
     path = shutil.which("bash")
     if path is None:
-        return Check(
-            name="bash",
-            state="missing",
-            found="no bash on PATH",
-            advice="install bash; sessions need it",
-        )
+        return _check("bash", "missing", "no bash on PATH", "install bash; sessions need it")
     code, said = await probe(
         [path, "-c", "echo ${BASH_VERSINFO[0]} ${BASH_VERSINFO[1]} $BASH_VERSION"]
     )
     words = said.split()
     if code != 0 or len(words) < 3:
-        return Check(
-            name="bash", state="broken", found=said or f"exit code {code}", advice=f"repair {path}"
-        )
+        return _check("bash", "broken", said or f"exit code {code}", f"repair {path}")
     if (int(words[0]), int(words[1])) < OLDEST_BASH:
-        return Check(
-            name="bash", state="broken", found=words[2], advice="install bash 4.4 or newer"
-        )
-    return Check(name="bash", state="ok", found=f"{words[2]} at {path}")
+        return _check("bash", "broken", words[2], "install bash 4.4 or newer")
+    return _check("bash", "ok", f"{words[2]} at {path}")
 
 
 def _subreaper() -> Check:
@@ -116,36 +116,29 @@ def _subreaper() -> Check:
     else:
         seen = os.strerror(ctypes.get_errno())
     if answer == 0:
-        return Check(name="subreaper", state="ok", found="the kernel gives orphans to the resident")
+        return _check("subreaper", "ok", "the kernel gives orphans to the resident")
     advice = "use Linux 3.4 or newer and a Python with ctypes; without it what forks twice may escape a kill"
-    return Check(name="subreaper", state="weak", found=f"not available: {seen}", advice=advice)
+    return _check("subreaper", "weak", f"not available: {seen}", advice)
 
 
 def _runtime_directory() -> Check:
     try:
         root = runtime_root()
     except ConfigError as error:
-        return Check(
-            name="runtime directory", state="broken", found=str(error), advice="see the message"
-        )
+        return _failed("runtime directory", error)
     count = len(Records(root).all())
-    return Check(
-        name="runtime directory", state="ok", found=f"{root}, {count} environments remembered"
-    )
+    return _check("runtime directory", "ok", f"{root}, {count} environments remembered")
 
 
 def _spool() -> Check:
     try:
         base = spool_base()
     except ConfigError as error:
-        return Check(name="spool", state="broken", found=str(error), advice="see the message")
+        return _failed("spool", error)
     if base is None:
         advice = "set HERMETIC_SPOOL_DIR to one; without it only the ends of long outputs are kept"
-        return Check(
-            name="spool", state="weak", found="no directory on a disk can be written", advice=advice
-        )
-    free = shutil.disk_usage(base).free
-    return Check(name="spool", state="ok", found=f"{base}, {free >> 20} MiB free")
+        return _check("spool", "weak", "no directory on a disk can be written", advice)
+    return _check("spool", "ok", f"{base}, {shutil.disk_usage(base).free >> 20} MiB free")
 
 
 async def _local() -> Check:
@@ -161,20 +154,13 @@ async def _local() -> Check:
             ran = time.perf_counter()
             weak = (await environment.info()).weak
     except (ExecutionError, TimeoutError) as error:
-        return Check(
-            name="local",
-            state="broken",
-            found=str(error) or "no answer in time",
-            advice="see the message",
-        )
+        return _failed("local", error, "no answer in time")
     if result.output != "works\n":
         found = f"{result.ending}, {result.output!r}"
-        return Check(name="local", state="broken", found=found, advice="look at your shell profile")
+        return _check("local", "broken", found, "look at your shell profile")
     timing = f"opened in {(opened - began) * 1000:.0f} ms, first command in {(ran - opened) * 1000:.0f} ms"
     notes = [*weak, *result.notes]
-    if notes:
-        return Check(name="local", state="weak", found=timing, advice="; ".join(notes))
-    return Check(name="local", state="ok", found=timing)
+    return _check("local", "weak" if notes else "ok", timing, "; ".join(notes))
 
 
 async def _kind(kind: str) -> Check:
@@ -182,13 +168,12 @@ async def _kind(kind: str) -> Check:
     try:
         doctor = getattr(catalog.find(kind), "doctor", None)
         if doctor is None:
-            return Check(name=kind, state="ok", found="can be loaded; it has no check of its own")
+            return _check(kind, "ok", "can be loaded; it has no check of its own")
         async with asyncio.timeout(PROBE_SECONDS):
             finding: Finding = await doctor()
     except (ExecutionError, OSError, TimeoutError) as error:
-        found = str(error) or f"no answer within {PROBE_SECONDS:g} s"
-        return Check(name=kind, state="broken", found=found, advice="see the message")
-    return Check(name=kind, state=finding.state, found=finding.found, advice=finding.advice)
+        return _failed(kind, error, f"no answer within {PROBE_SECONDS:g} s")
+    return _check(kind, finding.state, finding.found, finding.advice)
 
 
 def _web() -> Check:
@@ -196,15 +181,12 @@ def _web() -> Check:
     try:
         web = Web(load().web, os.environ)
     except ConfigError as error:
-        return Check(name="web", state="broken", found=str(error), advice="see the message")
+        return _failed("web", error)
     missing = {"web_search": web.search_missing(), "web_extract": web.extract_missing()}
     usable = [name for name, why in missing.items() if why is None]
     advice = "; ".join(dict.fromkeys(filter(None, missing.values())))
     found = f"{' and '.join(usable) or 'neither web_search nor web_extract'} can be used"
-    state: Literal["ok", "weak", "missing"] = (
-        "missing" if not usable else "weak" if advice else "ok"
-    )
-    return Check(name="web", state=state, found=found, advice=advice)
+    return _check("web", "missing" if not usable else "weak" if advice else "ok", found, advice)
 
 
 COMMANDS = {
@@ -214,7 +196,7 @@ Tries what Hermetic needs and says what works here, what not, and what to do.
 
   hermetic doctor
   hermetic doctor --json""",
-        JSON,
+        options(JSON),
         _doctor,
     ),
 }

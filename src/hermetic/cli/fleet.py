@@ -7,11 +7,19 @@ import hashlib
 import sys
 from pathlib import Path
 
-from hermetic.cli.command import FAILED, Command, report_error
+from hermetic.cli.command import (
+    FAILED,
+    Command,
+    check_above_zero,
+    option,
+    options,
+    report_error,
+    takes,
+)
 from hermetic.cli.interrupts import Interrupts, run_interruptibly
 from hermetic.cli.opening import (
+    ENVIRONMENT,
     DenyRules,
-    add_environment_options,
     choose,
     current_directory,
     option_errors,
@@ -25,35 +33,6 @@ from hermetic.fleet.journal import opened, read_tasks
 from hermetic.fleet.mapping import LIMIT, RETRIES
 
 INCOMPLETE = 3  # some tasks have no result, or were lost
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=["run"], help="run: the tasks that have no result yet")
-    add_environment_options(parser)
-    parser.add_argument(
-        "--tasks", metavar="FILE", required=True, help='JSON lines: {"id": …, "command": …}'
-    )
-    meaning = "where results are written, and resumed from (default: FILE.results.jsonl)"
-    parser.add_argument("--results", metavar="FILE", help=meaning)
-    parser.add_argument(
-        "--limit", metavar="N", type=int, default=LIMIT, help="tasks at once (%(default)s)"
-    )
-    meaning = "further tries for an environment that does not open (%(default)s)"
-    parser.add_argument("--retries", metavar="N", type=int, default=RETRIES, help=meaning)
-    parser.add_argument(
-        "--timeout", metavar="S", type=float, help="seconds for a task that names none"
-    )
-    parser.add_argument(
-        "--warm", metavar="N", type=int, default=0, help="environments that are started ahead (0)"
-    )
-    parser.add_argument(
-        "--rerun-lost",
-        action="store_true",
-        help="run tasks again whose environment was gone before their result",
-    )
-    meaning = "most bytes of output in a result (%(default)s)"
-    parser.add_argument("--output-bytes", metavar="N", type=int, default=OUTPUT, help=meaning)
-    parser.add_argument("--json", action="store_true", help="the summary as JSON")
 
 
 def _main(arguments: argparse.Namespace) -> int:
@@ -76,10 +55,7 @@ async def _run(arguments: argparse.Namespace, interrupts: Interrupts) -> BatchSu
     for name in ("limit", "output_bytes"):
         if getattr(arguments, name) < 1:
             raise InvalidArgument(f"--{name.replace('_', '-')} must be at least 1", argument=name)
-    if arguments.timeout is not None and not arguments.timeout > 0:
-        raise InvalidArgument(
-            "--timeout is seconds above zero; leave it out for no limit", argument="timeout"
-        )
+    check_above_zero(arguments, "timeout", "; leave it out for no limit")
     path = Path(arguments.tasks)
     tasks = read_tasks(path)
     results = Path(current_directory(), arguments.results or f"{path}.results.jsonl")
@@ -117,4 +93,29 @@ with 0 when all passed, 1 when one failed, 3 when one has no result.
   hermetic fleet run --tasks tasks.jsonl --env docker --image python:3.12 --limit 16
   hermetic fleet run --tasks tasks.jsonl --env slurm -o partition=cpu --limit 200"""
 
-COMMANDS = {"fleet": Command(ABOUT, _arguments, _main)}
+COMMANDS = {
+    "fleet": Command(
+        ABOUT,
+        takes(
+            options("action {run}  run: the tasks that have no result yet", ENVIRONMENT),
+            option(
+                "--tasks",
+                metavar="FILE",
+                required=True,
+                help='JSON lines: {"id": …, "command": …}',
+            ),
+            options(f"""\
+--results FILE        where results are written, and resumed from (default: FILE.results.jsonl)
+--limit N: int = {LIMIT}   tasks at once (%(default)s)
+--retries N: int = {RETRIES}
+                      further tries for an environment that does not open (%(default)s)
+--timeout S: float    seconds for a task that names none
+--warm N: int = 0     environments that are started ahead (0)
+--rerun-lost          run tasks again whose environment was gone before their result
+--output-bytes N: int = {OUTPUT}
+                      most bytes of output in a result (%(default)s)
+--json                the summary as JSON"""),
+        ),
+        _main,
+    )
+}

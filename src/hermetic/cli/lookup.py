@@ -1,6 +1,5 @@
 """Finds environments and processes of this user by task, id or the start of an id."""
 
-import argparse
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -42,11 +41,9 @@ class KnownProcess(NamedTuple):
     info: ProcessInfo
 
 
-def add_in_option(parser: argparse.ArgumentParser) -> None:
-    """Declares --in."""
-    parser.add_argument(
-        "--in", metavar="ENV", dest="within", help="look only in this environment: a task or an id"
-    )
+IN = "--in ENV -> within  look only in this environment: a task or an id"
+PROCESS = "id ID  an id from `hermetic ps`, or the start of one"
+TASKS = "names [TASK…]  a task, an id, or the start of an id"
 
 
 @asynccontextmanager

@@ -10,20 +10,21 @@ from typing import NamedTuple
 
 import msgspec
 
-from hermetic.cli.command import BAD_USAGE, FAILED, Command, report_error
+from hermetic.cli.command import BAD_USAGE, FAILED, JSON, Command, options, report_error
 from hermetic.cli.copying import LogCopy
 from hermetic.cli.interrupts import Interrupts, run_interruptibly
 from hermetic.cli.lookup import (
+    IN,
+    TASKS,
     KnownEnvironment,
     KnownProcess,
-    add_in_option,
     attached,
     find_process,
     find_record,
     problems_of,
     processes_of,
 )
-from hermetic.cli.report import age, one_line, print_json, print_table, size, span
+from hermetic.cli.report import age, one_line, print_json, print_listing, size, span
 from hermetic.cli.times import seconds_since
 from hermetic.contract.environment import EnvironmentInfo, EnvironmentRecord
 from hermetic.contract.errors import (
@@ -50,25 +51,12 @@ TAIL_PIECE = 1 << 16  # bytes that are searched for lines at a time
 MOST_SHOWN = 200  # characters of a line
 
 
-def _ps_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-a", "--all", action="store_true", help="also what has ended, as long as its log is kept"
-    )
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    add_in_option(parser)
-
-
 def _ps(arguments: argparse.Namespace) -> int:
     """Prints the processes, and on stderr why an environment could not be queried."""
     found, problems = asyncio.run(_list_processes(arguments.within))
     chosen = [one for one in found if arguments.all or one.info.is_running]
-    if arguments.json:
-        print_json([_process_data(one) for one in chosen])
-    else:
-        print_table(
-            ("ID", "ENVIRONMENT", "PID", "STATE", "AGE", "OUTPUT", "COMMAND"),
-            map(_process_row, chosen),
-        )
+    columns = "ID|ENVIRONMENT|PID|STATE|AGE|OUTPUT|COMMAND"
+    print_listing(arguments.json, map(_process_data, chosen), columns, map(_process_row, chosen))
     for problem in problems:
         report_error(problem, 0)
     return 0
@@ -98,10 +86,6 @@ def _process_data(found: KnownProcess) -> dict[str, object]:
     return {"id": fields.pop("id"), **where, "process_kind": fields.pop("kind"), **fields}
 
 
-def _envs_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="as JSON")
-
-
 class EnvironmentRow(NamedTuple):
     """An environment, with its resident's answer if it is alive."""
 
@@ -113,22 +97,10 @@ class EnvironmentRow(NamedTuple):
 def _envs(arguments: argparse.Namespace) -> int:
     """Prints the environments."""
     seen = asyncio.run(list_environments())
-    if arguments.json:
-        print_json([_environment_data(one) for one in seen])
-    else:
-        headings = (
-            "ID",
-            "KIND",
-            "TASK",
-            "STATE",
-            "AGE",
-            "RUNNING",
-            "ATTACHED",
-            "MEMORY",
-            "DISK",
-            "LEASE",
-        )
-        print_table(headings, map(_environment_row, seen))
+    columns = "ID|KIND|TASK|STATE|AGE|RUNNING|ATTACHED|MEMORY|DISK|LEASE"
+    print_listing(
+        arguments.json, map(_environment_data, seen), columns, map(_environment_row, seen)
+    )
     for damaged in Records(runtime_root()).damaged():
         report_error(damaged, 0)
     return 0
@@ -160,22 +132,12 @@ def state_of(seen: EnvironmentRow) -> str:
 
 def _environment_row(seen: EnvironmentRow) -> tuple[str, ...]:
     record, info = seen.known.record, seen.info
-    known = (record.id, record.kind, record.task or "-")
+    known = (record.id, record.kind, record.task or "-", state_of(seen), age(record.created))
     if info is None:
-        return (*known, state_of(seen), age(record.created), "-", "-", "-", "-", "-")
-    memory = "-" if info.rss is None else size(info.rss)
+        return (*known, *"-----")
+    used = ("-" if amount is None else size(amount) for amount in (info.rss, seen.disk))
     # This command is attached too.
-    attached_others = str(max(0, info.clients - 1))
-    used = (memory, "-" if seen.disk is None else size(seen.disk))
-    return (
-        *known,
-        "alive",
-        age(record.created),
-        str(info.processes),
-        attached_others,
-        *used,
-        span(info.lease),
-    )
+    return (*known, str(info.processes), str(max(0, info.clients - 1)), *used, span(info.lease))
 
 
 def _environment_data(seen: EnvironmentRow) -> dict[str, object]:
@@ -188,25 +150,6 @@ def _environment_data(seen: EnvironmentRow) -> dict[str, object]:
         "disk_bytes": seen.disk,
     }
     return {**shown, **answer, "notes": record.notes}
-
-
-def _logs_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-f", "--follow", action="store_true", help="go on until the process has ended"
-    )
-    parser.add_argument(
-        "--stderr", action="store_true", help="the separate stderr instead of stdout"
-    )
-    start = parser.add_mutually_exclusive_group()
-    start.add_argument("--offset", metavar="N", type=int, default=0, help="start at this byte")
-    start.add_argument("--tail", metavar="N", type=int, help="only the last N lines")
-    start.add_argument(
-        "--since",
-        metavar="T",
-        help="only output of the last 90s, 30m, 12h or 7d, or since a time: 2026-11-16T19:30",
-    )
-    add_in_option(parser)
-    parser.add_argument("id", metavar="ID", help="an id from `hermetic ps -a`, or the start of one")
 
 
 def _logs(arguments: argparse.Namespace) -> int:
@@ -264,24 +207,6 @@ async def _last_lines(environment: Environment, log: str, end: int, lines: int) 
     return 0
 
 
-def _kill_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--grace",
-        metavar="S",
-        type=float,
-        default=KILL_GRACE,
-        help="seconds (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--signal", metavar="NAME", help="only send this signal to the tree: INT, USR1, 9 …"
-    )
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    add_in_option(parser)
-    parser.add_argument(
-        "ids", nargs="+", metavar="ID", help="an id from `hermetic ps`, or the start of one"
-    )
-
-
 def _kill(arguments: argparse.Namespace) -> int:
     """Returns 1 when one could not be ended."""
     return asyncio.run(_kill_all(arguments))
@@ -324,21 +249,6 @@ async def _kill_one(
         return f"{process.id}: sent {name}", {"name": wanted, "id": process.id, "signal": name}
     ending = await process.kill(arguments.grace)
     return f"{process.id}: {ending}", {"name": wanted, "id": process.id, "ending": ending}
-
-
-def _rm_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--all", action="store_true", help="every environment of this user on this machine"
-    )
-    parser.add_argument(
-        "--session",
-        metavar="NAME",
-        help="end only this session: its next command starts afresh ('': the default one)",
-    )
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.add_argument(
-        "names", nargs="*", metavar="TASK", help="a task, an id, or the start of an id"
-    )
 
 
 def _rm(arguments: argparse.Namespace) -> int:
@@ -411,11 +321,6 @@ async def _end_from_outside(records: Records, record: EnvironmentRecord) -> str:
     return done or "it was ended from outside"
 
 
-def _gc_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", nargs="*", metavar="ID", help="look at these environments alone")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-
-
 def _gc(arguments: argparse.Namespace) -> int:
     """Prints what was removed; returns UNREACHABLE when a named environment could not be queried."""
     problems: list[str] = []
@@ -437,7 +342,7 @@ What runs in the environments of this user.
 
   hermetic ps
   hermetic ps --all --in web""",
-        _ps_arguments,
+        options("-a, --all  also what has ended, as long as its log is kept", JSON, IN),
         _ps,
     ),
     "envs": Command(
@@ -446,7 +351,7 @@ The environments of this user on this machine.
 
   hermetic envs
   hermetic envs --json""",
-        _envs_arguments,
+        options(JSON),
         _envs,
     ),
     "logs": Command(
@@ -455,7 +360,17 @@ The output of a process or command, as it was printed.
 
   hermetic logs -f --tail 20 web-server
   hermetic logs --since 5m web-server""",
-        _logs_arguments,
+        options(
+            """\
+-f, --follow           go on until the process has ended
+--stderr               the separate stderr instead of stdout
+| --offset N: int = 0  start at this byte
+| --tail N: int        only the last N lines
+| --since T            only output of the last 90s, 30m, 12h or 7d, or since a time:
+                       2026-11-16T19:30""",
+            IN,
+            "id ID  an id from `hermetic ps -a`, or the start of one",
+        ),
         _logs,
     ),
     "kill": Command(
@@ -464,7 +379,14 @@ Ends processes with their whole trees: TERM, then KILL to what is left after the
 
   hermetic kill web-server
   hermetic kill --signal HUP web-server""",
-        _kill_arguments,
+        options(
+            f"""\
+--grace S: float = {KILL_GRACE}  seconds (default: %(default)s)
+--signal NAME          only send this signal to the tree: INT, USR1, 9 …""",
+            JSON,
+            IN,
+            "ids ID…  an id from `hermetic ps`, or the start of one",
+        ),
         _kill,
     ),
     "rm": Command(
@@ -473,7 +395,13 @@ Ends environments: all that runs in them, and their records.
 
   hermetic rm web
   hermetic rm --all""",
-        _rm_arguments,
+        options(
+            """\
+--all           every environment of this user on this machine
+--session NAME  end only this session: its next command starts afresh ('': the default one)""",
+            JSON,
+            TASKS,
+        ),
         _rm,
     ),
     "gc": Command(
@@ -482,7 +410,7 @@ Removes what killed processes left: records, directories and containers of envir
 being opened, is left alone.
 
   hermetic gc""",
-        _gc_arguments,
+        options("ids [ID…]  look at these environments alone", JSON),
         _gc,
     ),
 }

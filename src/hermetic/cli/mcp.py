@@ -9,10 +9,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from hermetic.cli.command import Command
+from hermetic.cli.command import Command, option, options, takes
 from hermetic.cli.opening import (
+    ENVIRONMENT,
     SHORT,
-    add_environment_options,
     current_directory,
     given_options,
     option_errors,
@@ -39,34 +39,6 @@ Commands run in an environment of this client alone, which ends with it, or in t
 
   hermetic mcp --print-config claude-code
   hermetic mcp --env sandbox"""
-
-
-def _mcp_arguments(parser: argparse.ArgumentParser) -> None:
-    add_environment_options(parser)
-    parser.add_argument(
-        "--task", metavar="T", help="use the environment of this task, which lives on by its lease"
-    )
-    parser.add_argument(
-        "--directory", metavar="D", help="work in this directory, with its settings"
-    )
-    parser.add_argument(
-        "--wait",
-        metavar="S",
-        type=float,
-        help=f"seconds that the client waits for a call (default: by its name, else {clients.WAIT:g}); "
-        "a longer command continues as a process",
-    )
-    parser.add_argument(
-        "--url",
-        metavar="URL",
-        help="with --print-config: of a `hermetic serve` that the client connects to",
-    )
-    parser.add_argument(
-        "--print-config",
-        metavar="CLIENT",
-        choices=sorted(clients.CONFIGURATIONS),
-        help=f"print the configuration for a client: {', '.join(clients.CONFIGURATIONS)}",
-    )
 
 
 def _mcp(arguments: argparse.Namespace) -> int:
@@ -121,8 +93,8 @@ def _print_config(arguments: argparse.Namespace) -> int:
     for name, value in vars(arguments).items():
         if name in PASSED_ON and value is not None:
             command += [f"--{name}", f"{value:g}" if isinstance(value, float) else value]
-    for option in arguments.options:
-        command += ["-o", option]
+    for text in arguments.options:
+        command += ["-o", text]
     found = clients.configuration(arguments.print_config, command)
     print(found.text)
     sys.stderr.write(f"hermetic: this belongs into {found.file}\n")
@@ -133,9 +105,9 @@ def _print_http_config(arguments: argparse.Namespace) -> int:
     """The other options are of the server: `hermetic serve` takes them."""
     for name, value in vars(arguments).items():
         if (name in PASSED_ON and value is not None) or (name == "options" and value):
-            option = "-o" if name == "options" else f"--{name}"
+            flag = "-o" if name == "options" else f"--{name}"
             raise InvalidArgument(
-                f"{option} does not go with --url: the server decides it", argument=name
+                f"{flag} does not go with --url: the server decides it", argument=name
             )
     url = arguments.url.rstrip("/")
     if not url.startswith(("http://", "https://")):
@@ -153,4 +125,26 @@ def _print_http_config(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {"mcp": Command(ABOUT, _mcp_arguments, _mcp)}
+COMMANDS = {
+    "mcp": Command(
+        ABOUT,
+        takes(
+            options(
+                ENVIRONMENT,
+                f"""\
+--task T         use the environment of this task, which lives on by its lease
+--directory D    work in this directory, with its settings
+--wait S: float  seconds that the client waits for a call (default: by its name, else {clients.WAIT:g});
+                 a longer command continues as a process
+--url URL        with --print-config: of a `hermetic serve` that the client connects to""",
+            ),
+            option(
+                "--print-config",
+                metavar="CLIENT",
+                choices=sorted(clients.CONFIGURATIONS),
+                help=f"print the configuration for a client: {', '.join(clients.CONFIGURATIONS)}",
+            ),
+        ),
+        _mcp,
+    )
+}

@@ -3,13 +3,14 @@
 import argparse
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from hermetic.contract.errors import ConfigError
+from hermetic.cli.lookup import attached
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.environments import catalog
 from hermetic.environments.options import MissingOption, UnknownOption, choices
 from hermetic.fleet.opening import is_living
@@ -19,25 +20,24 @@ from hermetic.session.keeping import put_behind
 
 if TYPE_CHECKING:
     from hermetic import config
-    from hermetic.config import Settings
-else:
-    config = Lazy("hermetic.config")  # slow to import, and most users have no settings
-
-if TYPE_CHECKING:
     from hermetic.approvals import context as contexts
     from hermetic.approvals import gate as gates
     from hermetic.config import Settings
 else:
+    config = Lazy("hermetic.config")  # slow to import, and most users have no settings
     contexts, gates = Lazy("hermetic.approvals.context"), Lazy("hermetic.approvals.gate")
 
 # Options of some kinds that have a flag of their own; all others are given with --option.
-SHORT = {
-    "image": ("I", "image, for docker, podman and apptainer"),
-    "host": ("H", "machine to run on, for ssh"),
-    "user": ("U", "user there, for ssh, docker and podman"),
-    "workspace": ("D", "directory that may be written, for sandbox"),
-    "runtime": ("R", "whose Python and bash: auto, image, portable, or a portable runtime's path"),
-}
+SHORT = ("image", "host", "user", "workspace", "runtime")
+ENVIRONMENT = """\
+--env KIND     kind of environment (default: as your settings say, else local)
+--image I      image, for docker, podman and apptainer
+--host H       machine to run on, for ssh
+--user U       user there, for ssh, docker and podman
+--workspace D  directory that may be written, for sandbox
+--runtime R    whose Python and bash: auto, image, portable, or a portable runtime's path
+-o, --option KEY=VALUE… -> options
+               any option of that kind; the value is JSON, or else text; may be repeated"""
 _SETTINGS = ("HERMETIC_", "HERMES_", "TERMINAL_")  # prefixes of variables that are settings
 
 
@@ -49,27 +49,6 @@ class Chosen(NamedTuple):
     kind: str
     options: dict[str, Any]
     settings: "Settings | None"
-
-
-def add_environment_options(parser: argparse.ArgumentParser) -> None:
-    """Declares --env, --image and the like, and --option."""
-    parser.add_argument(
-        "--env",
-        metavar="KIND",
-        help="kind of environment (default: as your settings say, else local)",
-    )
-    for name, (letter, meaning) in SHORT.items():
-        parser.add_argument(f"--{name}", metavar=letter, help=meaning)
-    meaning = "any option of that kind; the value is JSON, or else text; may be repeated"
-    parser.add_argument(
-        "-o",
-        "--option",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        dest="options",
-        help=meaning,
-    )
 
 
 def choose(arguments: argparse.Namespace) -> Chosen:
@@ -105,15 +84,18 @@ def option_errors() -> Iterator[None]:
     try:
         yield
     except UnknownOption as error:
-        option = f"--{error.setting}" if error.setting in SHORT else f"-o {error.setting}=…"
         raise ConfigError(
-            f"{option} is no option of the kind {error.kind}; {choices(error.setting, error.valid)}",
+            f"{_flag(error.setting)} is no option of the kind {error.kind}; {choices(error.setting, error.valid)}",
             setting=error.setting,
         ) from None
     except MissingOption as error:
         example = f", for example {error.example}" if error.example else ""
-        option = f"--{error.setting}" if error.setting in SHORT else f"-o {error.setting}=…"
-        raise ConfigError(f"{error.kind} needs {option}{example}", setting=error.setting) from None
+        problem = f"{error.kind} needs {_flag(error.setting)}{example}"
+        raise ConfigError(problem, setting=error.setting) from None
+
+
+def _flag(option: str | None) -> str:
+    return f"--{option}" if option in SHORT else f"-o {option}=…"
 
 
 def settings_here(kind: str | None = None) -> "Settings | None":
@@ -194,3 +176,14 @@ class DenyRules:
         text = command if isinstance(command, str) else shlex.join(command)
         context = contexts.PolicyContext(backend.kind, backend.isolation, backend.options)
         await self._gate.command(task or "hermetic", text, context, cwd=cwd)
+
+
+@asynccontextmanager
+async def guarded(task: str | None) -> AsyncIterator[Environment]:
+    """The environment of a task, where the user's deny rules hold. Raises EnvironmentUnavailable."""
+    rules = DenyRules(settings_here())
+    async with attached(task) as (known,):
+        if known.environment is None:
+            raise EnvironmentUnavailable(known.problem)
+        rules.guard_environment(known.environment)
+        yield known.environment

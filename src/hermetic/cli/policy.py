@@ -10,7 +10,7 @@ import msgspec
 
 from hermetic.approvals.rules import extension_of
 from hermetic.cli.colours import shown_state
-from hermetic.cli.command import Command
+from hermetic.cli.command import JSON, Command, options
 from hermetic.cli.opening import settings_here
 from hermetic.cli.report import one_line, print_json
 from hermetic.contract.errors import InvalidArgument
@@ -20,25 +20,26 @@ from hermetic.policy.explain import Explanation, examples_that_fail, explain_com
 from hermetic.policy.extension import Extension
 from hermetic.policy.scoring import Row, Score, score
 
+_CHECKED = """\
+command_text COMMAND
+--cwd D        directory the command would run in
+--workspace D  directory that is the agent's to change
+"""
+_TESTED = "file [FILE]  rows as TOML, or labelled commands as JSON lines"
+_ACTIONS = {
+    "check": ("the verdict on one command: --cwd, --workspace, --json", _CHECKED),
+    "explain": (
+        "its programs, what is known of each, and what was found: --cwd, --workspace, --json",
+        _CHECKED,
+    ),
+    "test": ("check the examples of your rows, or verdicts on a labelled file: --json", _TESTED),
+}
+
 
 def _policy_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="check|explain|test", required=True)
-    for name, gives in (
-        ("check", "the verdict on one command"),
-        ("explain", "its programs, what is known of each, and what was found"),
-    ):
-        one = actions.add_parser(name, help=f"{gives}: --cwd, --workspace, --json")
-        one.add_argument("command_text", metavar="COMMAND")
-        one.add_argument("--cwd", metavar="D", help="directory the command would run in")
-        one.add_argument("--workspace", metavar="D", help="directory that is the agent's to change")
-        one.add_argument("--json", action="store_true", help="as JSON")
-    test = actions.add_parser(
-        "test", help="check the examples of your rows, or verdicts on a labelled file: --json"
-    )
-    test.add_argument(
-        "file", metavar="FILE", nargs="?", help="rows as TOML, or labelled commands as JSON lines"
-    )
-    test.add_argument("--json", action="store_true", help="as JSON")
+    for name, (meaning, rows) in _ACTIONS.items():
+        options(rows, JSON)(actions.add_parser(name, help=meaning))
 
 
 EXIT_CODES = {"safe": 0, "caution": 3, "dangerous": 4}

@@ -4,12 +4,11 @@ import argparse
 import asyncio
 import contextlib
 
-from hermetic.cli.command import JSON, Command
+from hermetic.cli.command import JSON, Command, options
 from hermetic.cli.interrupts import run_interruptibly
-from hermetic.cli.lookup import attached
-from hermetic.cli.opening import DenyRules, settings_here
+from hermetic.cli.opening import guarded
 from hermetic.cli.report import one_line, print_json
-from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument
+from hermetic.contract.errors import ExecutionError, InvalidArgument
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 
@@ -43,17 +42,6 @@ while True:
 """
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--local", metavar="PORT", type=int, help="the port here (default: the same, or a free one)"
-    )
-    JSON(parser)
-    parser.add_argument(
-        "task", metavar="TASK", help="a task, or the id of an environment, or its start"
-    )
-    parser.add_argument("port", metavar="PORT", type=int, help="the port inside")
-
-
 def _main(arguments: argparse.Namespace) -> int:
     for port in (arguments.port, arguments.local or 1):
         if not 0 < port <= MOST_PORT:
@@ -63,33 +51,21 @@ def _main(arguments: argparse.Namespace) -> int:
 
 async def _forward(arguments: argparse.Namespace) -> int:
     """Accepts connections until Ctrl-C or the end of the environment."""
-    rules = DenyRules(settings_here())
-    async with attached(arguments.task) as (known,):
-        environment = known.environment
-        if environment is None:
-            raise EnvironmentUnavailable(known.problem)
-        rules.guard_environment(environment)
+    async with guarded(arguments.task) as environment:
+        name = environment.task or environment.id
         if (await environment.run("command -v python3")).exit_code != 0:
             raise ExecutionError(
-                f"{known.name} has no python3, which carries the connections; install it there"
+                f"{name} has no python3, which carries the connections; install it there"
             )
         async with asyncio.TaskGroup() as connections:
             server = await _listen(environment, arguments, connections)
             host, port = server.sockets[0].getsockname()
             if arguments.json:
-                print_json(
-                    {
-                        "host": host,
-                        "port": port,
-                        "inside": arguments.port,
-                        "environment": environment.id,
-                    }
-                )
+                inside = {"inside": arguments.port, "environment": environment.id}
+                print_json({"host": host, "port": port, **inside})
             else:
-                print(
-                    f"{host}:{port} is port {arguments.port} of {one_line(known.name)}; Ctrl-C ends it",
-                    flush=True,
-                )
+                what = f"{host}:{port} is port {arguments.port} of {one_line(name)}"
+                print(f"{what}; Ctrl-C ends it", flush=True)
             async with server:
                 await _until_gone(environment)
     return 0
@@ -166,7 +142,13 @@ is carried by a process inside, which needs python3 there.
 
   hermetic port web 8000                127.0.0.1:8000, or a free port where that is taken
   hermetic port --local 9000 web 8000""",
-        _arguments,
+        options(
+            "--local PORT: int  the port here (default: the same, or a free one)",
+            JSON,
+            """\
+task TASK       a task, or the id of an environment, or its start
+port PORT: int  the port inside""",
+        ),
         _main,
     ),
 }

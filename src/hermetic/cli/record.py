@@ -15,11 +15,20 @@ from pathlib import Path
 from typing import IO
 
 from hermetic.cli import run
-from hermetic.cli.command import BAD_USAGE, JSON, Command, option, report_error
+from hermetic.cli.command import (
+    BAD_USAGE,
+    JSON,
+    Command,
+    defaults,
+    option,
+    options,
+    report_error,
+    takes,
+)
 from hermetic.cli.interrupts import Interrupts, Stopped, run_interruptibly
 from hermetic.cli.lookup import KnownEnvironment, attached, find_process, find_record
-from hermetic.cli.opening import add_environment_options, settings_here
-from hermetic.cli.report import age, print_json, print_table, size
+from hermetic.cli.opening import ENVIRONMENT, settings_here
+from hermetic.cli.report import age, print_listing, size
 from hermetic.contract.errors import InvalidArgument, UnknownProcess
 from hermetic.recordings.cast import read_cast
 from hermetic.recordings.recorder import Recorder
@@ -41,29 +50,6 @@ asciinema play the file.
   hermetic record p-12
   hermetic record web
   hermetic record -f demo.cast -- vim notes.txt"""
-
-
-def _record_arguments(parser: argparse.ArgumentParser) -> None:
-    add_environment_options(parser)
-    parser.add_argument(
-        "-f",
-        "--file",
-        dest="output",
-        metavar="FILE",
-        type=Path,
-        help="a new file, instead of the kept recordings",
-    )
-    parser.add_argument("--task", metavar="T", help="run COMMAND in the environment of this task")
-    parser.add_argument(
-        "--in", metavar="ENV", dest="within", help="look for ID only in this environment"
-    )
-    parser.add_argument("--list", action="store_true", help="the kept recordings")
-    parser.add_argument("--export", metavar="REC", help="copy a kept recording to the file of -f")
-    parser.add_argument("--remove", metavar="REC", help="remove a kept recording")
-    JSON(parser)
-    run.add_command_options(parser)
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="ID | TASK | -- COMMAND…")
-    parser.set_defaults(tty=True, detach=False, timeout=None, separate=False, verbose=False)
 
 
 def _record(arguments: argparse.Namespace) -> int:
@@ -164,11 +150,8 @@ def _new_file(output: Path | None) -> tuple[str, IO[bytes]]:
 
 def _list(as_json: bool) -> int:
     found = _store().all()
-    if as_json:
-        print_json(found)
-    else:
-        rows = [(one.id, age(one.started), size(one.size), one.title) for one in found]
-        print_table(("ID", "AGE", "SIZE", "TITLE"), rows)
+    rows = [(one.id, age(one.started), size(one.size), one.title) for one in found]
+    print_listing(as_json, found, "ID|AGE|SIZE|TITLE", rows)
     return 0
 
 
@@ -231,30 +214,25 @@ def _opened(name: str) -> IO[bytes]:
         ) from None
 
 
-def _play_arguments(parser: argparse.ArgumentParser) -> None:
-    for declare in (
-        option("--speed", metavar="X", type=float, default=1.0, help="times as fast"),
-        option(
-            "--idle",
-            metavar="S",
-            type=float,
-            default=5.0,
-            help="most seconds of a pause (default: 5)",
-        ),
-        option("--cat", action="store_true", help="everything at once"),
-        option(
-            "recording",
-            metavar="REC|FILE",
-            help="a kept recording or an asciicast file, version 2 or 3",
-        ),
-    ):
-        declare(parser)
-
-
 COMMANDS = {
     "record": Command(
         ABOUT,
-        _record_arguments,
+        takes(
+            options(
+                ENVIRONMENT,
+                """\
+-f, --file FILE: path -> output  a new file, instead of the kept recordings
+--task T           run COMMAND in the environment of this task
+--in ENV -> within  look for ID only in this environment
+--list             the kept recordings
+--export REC       copy a kept recording to the file of -f
+--remove REC       remove a kept recording""",
+                JSON,
+                run.COMMAND,
+            ),
+            option("command", nargs=argparse.REMAINDER, metavar="ID | TASK | -- COMMAND…"),
+            defaults(tty=True, detach=False, timeout=None, separate=False, verbose=False),
+        ),
         _record,
         usage="hermetic record [OPTION…] ID | TASK | -- COMMAND…",
         failed=run.NOT_DONE,
@@ -264,7 +242,11 @@ COMMANDS = {
 Plays a recording on this terminal.
 
   hermetic play --speed 2 build.cast""",
-        _play_arguments,
+        options("""\
+--speed X: float = 1.0  times as fast
+--idle S: float = 5.0   most seconds of a pause (default: 5)
+--cat                   everything at once
+recording REC|FILE      a kept recording or an asciicast file, version 2 or 3"""),
         _play,
     ),
 }

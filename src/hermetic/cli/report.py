@@ -12,7 +12,17 @@ import msgspec
 from hermetic.cli.colours import has_colours, state
 from hermetic.contract.printable import is_printable, one_line
 
-__all__ = ["age", "one_line", "print_json", "print_table", "size", "span", "table", "user_name"]
+__all__ = [
+    "age",
+    "one_line",
+    "print_json",
+    "print_listing",
+    "print_table",
+    "size",
+    "span",
+    "table",
+    "user_name",
+]
 
 _SPECIAL = re.compile(r"[^\n -~]")
 LEAST_COLUMNS = 20  # of the last column of a table
@@ -57,6 +67,16 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """
     for line in table(headings, rows, _columns(), colours=has_colours(sys.stdout)):
         print(line)
+
+
+def print_listing(
+    as_json: bool, data: Iterable[object], columns: str, rows: Iterable[Sequence[str]]
+) -> None:
+    """Prints what is listed: `data` as JSON, or `rows` below the names of their columns."""
+    if as_json:
+        print_json(list(data))
+    else:
+        print_table(columns.split("|"), rows)
 
 
 def table(

@@ -13,13 +13,22 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermetic.cli.command import BAD_USAGE, Command, report_error
+from hermetic.cli.command import (
+    BAD_USAGE,
+    Command,
+    check_above_zero,
+    defaults,
+    option,
+    options,
+    report_error,
+    takes,
+)
 from hermetic.cli.copying import LogCopy, feed, has_input, pieces
 from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly, shielded
 from hermetic.cli.opening import (
+    ENVIRONMENT,
     Chosen,
     DenyRules,
-    add_environment_options,
     choose,
     given_options,
     option_errors,
@@ -55,63 +64,11 @@ class RunRequest(NamedTuple):
     separate: bool
     env: dict[str, str]
 
-
-def _run_arguments(parser: argparse.ArgumentParser) -> None:
-    add_environment_options(parser)
-    parser.add_argument(
-        "--task",
-        metavar="T",
-        help="run in the environment of this task, opened if it does not live",
-    )
-    parser.add_argument(
-        "--timeout", metavar="S", type=float, help="end the whole tree after so many seconds"
-    )
-    add_command_options(parser)
-    parser.add_argument(
-        "-d", "--detach", action="store_true", help="run it in the background and print its id"
-    )
-    parser.add_argument(
-        "-t", "--tty", action="store_true", help="run it on a terminal of its own, shown on yours"
-    )
-    parser.add_argument("--separate", action="store_true", help="keep stderr apart from stdout")
-    parser.add_argument(
-        "--json", action="store_true", help="print the result as JSON instead of streaming"
-    )
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="say notes on stderr: state restored, cwd …"
-    )
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
-
-
-def _shell_arguments(parser: argparse.ArgumentParser) -> None:
-    add_environment_options(parser)
-    add_command_options(parser)
-    parser.add_argument(
-        "task", nargs="?", metavar="TASK", help="its environment, opened if it does not live"
-    )
-    parser.set_defaults(
-        command=["--", SHELL],
-        tty=True,
-        detach=False,
-        timeout=None,
-        separate=False,
-        json=False,
-        verbose=False,
-    )
-
-
-def add_command_options(parser: argparse.ArgumentParser) -> None:
-    """Declares --cwd and -e."""
-    parser.add_argument("--cwd", metavar="D", help="directory for this command alone")
-    parser.add_argument(
-        "-e",
-        "--variable",
-        metavar="VAR[=VALUE]",
-        action="append",
-        default=[],
-        dest="variables",
-        help="an environment variable for this command alone; without a value, yours; may be repeated",
-    )
+    async def start(self, environment: Environment, **options: Any) -> Process:
+        """Starts it as a process of a person."""
+        return await environment.start(
+            self.command, cwd=self.cwd, env=self.env, tag=OF_PERSON, **options
+        )
 
 
 Record = Callable[[Environment, Process], AbstractAsyncContextManager[None]]
@@ -163,10 +120,7 @@ def _main(arguments: argparse.Namespace) -> int:
 async def run_command(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Opens the environment and runs the command there; its exit code."""
     words = _command(arguments.command)
-    if arguments.timeout is not None and not arguments.timeout > 0:
-        raise InvalidArgument(
-            "--timeout is seconds above zero; leave it out for no limit", argument="timeout"
-        )
+    check_above_zero(arguments, "timeout", "; leave it out for no limit")
     wanted = RunRequest(
         command=words[0] if len(words) == 1 else words,
         timeout=arguments.timeout,
@@ -220,11 +174,11 @@ def _check_together(arguments: argparse.Namespace) -> None:
         "--detach": ("tty", "timeout") if arguments.detach else (),
         "--tty": ("separate", "json") if arguments.tty else (),
     }
-    for option, names in refused.items():
+    for flag, names in refused.items():
         for name in names:
             if getattr(arguments, name):
                 raise InvalidArgument(
-                    f"{option} and --{name} exclude each other; leave one out", argument=name
+                    f"{flag} and --{name} exclude each other; leave one out", argument=name
                 )
 
 
@@ -296,14 +250,7 @@ async def start_in_background(
     environment: Environment, wanted: RunRequest, *, as_json: bool
 ) -> Outcome:
     """Starts it and prints its id; the environment lives on with its task."""
-    process = await environment.start(
-        wanted.command,
-        cwd=wanted.cwd,
-        env=wanted.env,
-        separate=wanted.separate,
-        stdin="pipe",
-        tag=OF_PERSON,
-    )
+    process = await wanted.start(environment, separate=wanted.separate, stdin="pipe")
     if as_json:
         print_json({"id": process.id, "environment": environment.id, "task": environment.task})
         return 0, ()
@@ -327,15 +274,7 @@ async def run_on_terminal(
     `record` is entered with the process, until it ends or is left.
     """
     size = os.get_terminal_size(0) if os.isatty(0) else os.terminal_size((80, 24))
-    process = await environment.start(
-        wanted.command,
-        cwd=wanted.cwd,
-        env=wanted.env,
-        pty=True,
-        rows=size.lines,
-        cols=size.columns,
-        tag=OF_PERSON,
-    )
+    process = await wanted.start(environment, pty=True, rows=size.lines, cols=size.columns)
     can_detach = environment.task is not None
     try:
         async with (
@@ -366,14 +305,8 @@ async def run_as_process(
     """
     if wanted.timeout is not None:
         check_positive(wanted.timeout, "timeout")
-    process = await environment.start(
-        wanted.command,
-        cwd=wanted.cwd,
-        env=wanted.env,
-        separate=wanted.separate,
-        stdin="pipe" if has_input() else "null",
-        tag=OF_PERSON,
-    )
+    stdin = "pipe" if has_input() else "null"
+    process = await wanted.start(environment, separate=wanted.separate, stdin=stdin)
     streams = {process.id: STDOUT} | ({f"{process.id}/err": STDERR} if wanted.separate else {})
     copying = [environment.follow_log(log, _writer(interrupts, fd)) for log, fd in streams.items()]
     refused: list[NotPermitted] = []
@@ -494,9 +427,44 @@ def _report_dropped(count: int) -> tuple[str, ...]:
     return (note,)
 
 
+COMMAND = """\
+--cwd D  directory for this command alone
+-e, --variable VAR[=VALUE]… -> variables
+         an environment variable for this command alone; without a value, yours; may be repeated"""
+
 COMMANDS = {
     "run": Command(
-        ABOUT, _run_arguments, _main, usage="hermetic run [OPTION…] [--] COMMAND…", failed=NOT_DONE
+        ABOUT,
+        takes(
+            options(
+                ENVIRONMENT,
+                """\
+--task T            run in the environment of this task, opened if it does not live
+--timeout S: float  end the whole tree after so many seconds""",
+                COMMAND,
+                """\
+-d, --detach        run it in the background and print its id
+-t, --tty           run it on a terminal of its own, shown on yours
+--separate          keep stderr apart from stdout
+--json              print the result as JSON instead of streaming
+-v, --verbose       say notes on stderr: state restored, cwd …""",
+            ),
+            option("command", nargs=argparse.REMAINDER, metavar="COMMAND"),
+        ),
+        _main,
+        usage="hermetic run [OPTION…] [--] COMMAND…",
+        failed=NOT_DONE,
     ),
-    "shell": Command(ABOUT_SHELL, _shell_arguments, _main, failed=NOT_DONE),
+    "shell": Command(
+        ABOUT_SHELL,
+        takes(
+            options(
+                ENVIRONMENT, COMMAND, "task [TASK]  its environment, opened if it does not live"
+            ),
+            defaults(command=["--", SHELL], tty=True, detach=False, timeout=None),
+            defaults(separate=False, json=False, verbose=False),
+        ),
+        _main,
+        failed=NOT_DONE,
+    ),
 }

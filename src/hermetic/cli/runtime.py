@@ -4,23 +4,10 @@ import argparse
 import asyncio
 import contextlib
 
-from hermetic.cli.command import Command
+from hermetic.cli.command import Command, options
 from hermetic.cli.progress import Progress, log_progress
 from hermetic.cli.report import print_json
 from hermetic.environments.runtime import store
-
-_ACTIONS = {
-    "build": "build the runtime, unless it is there, and print its directory",
-    "list": "the runtimes in the cache: directory, size, Python, and where each has to be inside",
-    "path": "the directory of the runtime that environments get here; built if need be",
-}
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    meanings = "; ".join(f"{name}: {meaning}" for name, meaning in _ACTIONS.items())
-    parser.add_argument("action", choices=_ACTIONS, help=meanings)
-    parser.add_argument("--lean", action="store_true", help="the small one for uploads")
-    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -52,7 +39,13 @@ The portable runtime: this machine's Python and bash for environments that lack 
 
   hermetic runtime build
   hermetic runtime list --json""",
-        _arguments,
+        options("""\
+action {build,list,path}
+        build: build the runtime, unless it is there, and print its directory;
+        list: the runtimes in the cache: directory, size, Python, and where each has to be inside;
+        path: the directory of the runtime that environments get here; built if need be
+--lean  the small one for uploads
+--json  as JSON"""),
         _run,
     ),
 }

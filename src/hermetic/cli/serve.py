@@ -6,11 +6,10 @@ import importlib.util
 import logging
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from hermetic.cli.command import Command
+from hermetic.cli.command import Command, options
 from hermetic.cli.opening import (
     DenyRules,
     current_directory,
@@ -19,7 +18,7 @@ from hermetic.cli.opening import (
     settings_here,
 )
 from hermetic.cli.progress import log_progress
-from hermetic.cli.report import print_json, print_table, span
+from hermetic.cli.report import print_listing, span
 from hermetic.cli.times import read_duration
 from hermetic.contract.errors import ConfigError, InvalidArgument
 from hermetic.contract.limits import TERMINAL_IDLE, TERMINALS
@@ -54,94 +53,14 @@ machines.
   hermetic serve
   hermetic serve token --scope view,drive --expires 7d"""
 
-_ACTIONS = ("token", "tokens", "revoke", "url", "password")
 NEEDED = ("starlette", "uvicorn", "websockets")
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=_ACTIONS, help="what to do instead of serving")
-    parser.add_argument(
-        "id", nargs="?", metavar="ID", help="for revoke: an id from `hermetic serve tokens`"
-    )
-    parser.add_argument(
-        "--host", metavar="ADDRESS", default="127.0.0.1", help="(default: %(default)s)"
-    )
-    parser.add_argument(
-        "--port", metavar="N", type=int, help="(default: 7625, or the next free one)"
-    )
-    parser.add_argument(
-        "--name",
-        metavar="HOST",
-        action="append",
-        default=[],
-        help="a host name by which browsers reach it; repeatable",
-    )
-    parser.add_argument(
-        "--certificate", metavar="FILE", type=Path, help="TLS certificate chain, PEM"
-    )
-    parser.add_argument("--key", metavar="FILE", type=Path, help="its private key, PEM")
-    parser.add_argument(
-        "--terminals",
-        metavar="N",
-        type=int,
-        default=TERMINALS,
-        help="most terminals at once (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--terminal-idle",
-        metavar="SECONDS",
-        type=float,
-        default=TERMINAL_IDLE,
-        help="after which an unused terminal without a viewer is closed, 0: never (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--env",
-        metavar="KIND",
-        help="kind of the environments of MCP clients (default: your settings')",
-    )
-    parser.add_argument(
-        "--image", metavar="I", help="their image, for docker, podman and apptainer"
-    )
-    parser.add_argument(
-        "-o",
-        "--option",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        dest="options",
-        help="any option of that kind; the value is JSON, or else text; may be repeated",
-    )
-    parser.add_argument(
-        "--scope",
-        metavar="S",
-        default="view",
-        help="of a token: view, drive, approve, admin, mcp, e2b (view)",
-    )
-    parser.add_argument(
-        "--expires", metavar="T", default="1d", help="of a token: 30m, 12h, 7d (default: 1d)"
-    )
-    parser.add_argument(
-        "--as", metavar="NAME", dest="holder", default="program", help="name of a token's holder"
-    )
-    parser.add_argument(
-        "--record",
-        choices=("none", "terminals", "all"),
-        help="record what starts from now on (default: the setting console.record, none)",
-    )
-    parser.add_argument("--json", action="store_true", help="tokens as JSON")
 
 
 def _serve(arguments: argparse.Namespace) -> int:
     """Serves until a signal, or does what the action says."""
     check_installed()
     if arguments.action is not None:
-        return {
-            "token": _make_token,
-            "tokens": _list_tokens,
-            "revoke": _revoke,
-            "url": _make_url,
-            "password": _password,
-        }[arguments.action](arguments)
+        return _ACTIONS[arguments.action](arguments)
     log_progress()
     logging.getLogger("hermetic.serve").setLevel(logging.WARNING)
     settings = settings_here()
@@ -208,27 +127,16 @@ def _make_token(arguments: argparse.Namespace) -> int:
 
 def _list_tokens(arguments: argparse.Namespace) -> int:
     """Prints every token without its secret."""
-    found = tokens.TokenStore.of_this_user().all()
-    if arguments.json:
-        print_json(
-            [
-                {"id": token.id, **{name: getattr(token.grant, name) for name in _SHOWN}}
-                for token in found
-            ]
-        )
-        return 0
-    now = time.time()
-    rows = [
-        (
-            token.id,
-            token.grant.use,
-            ",".join(token.grant.scopes),
-            span(token.grant.expires - now),
-            token.grant.name,
-        )
-        for token in found
+    found, now = tokens.TokenStore.of_this_user().all(), time.time()
+    data = [
+        {"id": token.id, **{name: getattr(token.grant, name) for name in _SHOWN}} for token in found
     ]
-    print_table(("ID", "USE", "SCOPES", "EXPIRES IN", "NAME"), rows)
+    rows = [
+        (token.id, grant.use, ",".join(grant.scopes), span(grant.expires - now), grant.name)
+        for token in found
+        if (grant := token.grant)
+    ]
+    print_listing(arguments.json, data, "ID|USE|SCOPES|EXPIRES IN|NAME", rows)
     return 0
 
 
@@ -281,4 +189,38 @@ def _password(_: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {"serve": Command(ABOUT, _arguments, _serve)}
+_ACTIONS = {
+    "token": _make_token,
+    "tokens": _list_tokens,
+    "revoke": _revoke,
+    "url": _make_url,
+    "password": _password,
+}
+COMMANDS = {
+    "serve": Command(
+        ABOUT,
+        options(f"""\
+action [{{{",".join(_ACTIONS)}}}]  what to do instead of serving
+id [ID]             for revoke: an id from `hermetic serve tokens`
+--host ADDRESS = 127.0.0.1   (default: %(default)s)
+--port N: int       (default: 7625, or the next free one)
+--name HOST…        a host name by which browsers reach it; repeatable
+--certificate FILE: path   TLS certificate chain, PEM
+--key FILE: path    its private key, PEM
+--terminals N: int = {TERMINALS}   most terminals at once (default: %(default)s)
+--terminal-idle SECONDS: float = {TERMINAL_IDLE}
+                    after which an unused terminal without a viewer is closed, 0: never
+                    (default: %(default)g)
+--env KIND          kind of the environments of MCP clients (default: your settings')
+--image I           their image, for docker, podman and apptainer
+-o, --option KEY=VALUE… -> options
+                    any option of that kind; the value is JSON, or else text; may be repeated
+--scope S = view    of a token: view, drive, approve, admin, mcp, e2b (view)
+--expires T = 1d    of a token: 30m, 12h, 7d (default: 1d)
+--as NAME = program -> holder   name of a token's holder
+--record {{none,terminals,all}}
+                    record what starts from now on (default: the setting console.record, none)
+--json              tokens as JSON"""),
+        _serve,
+    )
+}

@@ -3,29 +3,14 @@
 import argparse
 import asyncio
 
-from hermetic.cli.command import BAD_USAGE, FAILED, JSON, Command, report_error
-from hermetic.cli.lookup import find_record
+from hermetic.cli.command import BAD_USAGE, FAILED, JSON, Command, options, report_error, takes
+from hermetic.cli.lookup import TASKS, find_record
 from hermetic.cli.report import one_line, print_json, user_name
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.fleet.stopping import Stopped, release, stop
 from hermetic.registry.records import Records, id_for_task, is_id, runtime_root
 
-
-def _names(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--all", action="store_true", help="every environment of this user, also those opened later"
-    )
-    JSON(parser)
-    parser.add_argument(
-        "names", nargs="*", metavar="TASK", help="a task, an id, or the start of an id"
-    )
-
-
-def _stop_arguments(parser: argparse.ArgumentParser) -> None:
-    _names(parser)
-    parser.add_argument(
-        "--end", action="store_true", help="end the processes instead of freezing them"
-    )
+_NAMES = options("--all  every environment of this user, also those opened later", JSON, TASKS)
 
 
 def _stop(arguments: argparse.Namespace) -> int:
@@ -80,7 +65,7 @@ with `hermetic run`, `hermetic shell` or the console runs on.
 
   hermetic stop web
   hermetic stop --all --end""",
-        _stop_arguments,
+        takes(_NAMES, options("--end  end the processes instead of freezing them")),
         _stop,
     ),
     "release": Command(
@@ -89,7 +74,7 @@ Lets what `hermetic stop` has frozen go on, and tool calls again; without a task
 
   hermetic release web
   hermetic release""",
-        _names,
+        _NAMES,
         _release,
     ),
 }

@@ -17,16 +17,16 @@ from typing import NamedTuple
 import msgspec
 
 from hermetic.cli.colours import has_colours
-from hermetic.cli.command import JSON, Command, report_error
+from hermetic.cli.command import JSON, Command, options, report_error
 from hermetic.cli.interrupts import Interrupts, Stopped, run_interruptibly
 from hermetic.cli.lookup import (
+    IN,
     KnownEnvironment,
-    add_in_option,
     attach_known,
     find_record,
     problems_of,
 )
-from hermetic.cli.report import age, print_json, print_table, size, table
+from hermetic.cli.report import age, print_listing, size, table
 from hermetic.cli.streams import SPELLING
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument
@@ -41,7 +41,7 @@ SAMPLE_SECONDS = 0.5  # between the two looks of a snapshot, and before the seco
 LEAST_SECONDS = 0.25  # between two frames, however many events come
 RETRY_SECONDS = 10.0  # before an environment that was not reached is tried again
 MOST_PROCESSES = 200  # of one environment that are measured, the newest
-HEADINGS = ("NAME", "STATE", "CPU", "MEMORY", "AGE", "COMMAND")
+HEADINGS = "NAME|STATE|CPU|MEMORY|AGE|COMMAND"
 LEAVE = (b"q", b"Q", b"\x03", b"\x04")
 
 ENTER_SCREEN, LEAVE_SCREEN = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
@@ -86,17 +86,6 @@ class EnvironmentUsage(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[ProcessUsage, ...] = ()
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--once", action="store_true", help="print the table once, also at a terminal"
-    )
-    parser.add_argument(
-        "--interval", metavar="S", type=float, default=2.0, help="seconds (default: %(default)g)"
-    )
-    JSON(parser)
-    add_in_option(parser)
-
-
 def _top(arguments: argparse.Namespace) -> int:
     if not LEAST_SECONDS <= arguments.interval <= 3600:
         raise InvalidArgument(
@@ -122,10 +111,7 @@ async def _print_once(arguments: argparse.Namespace) -> int:
         problems = problems_of(monitor.environments)
     finally:
         await monitor.close()
-    if arguments.json:
-        print_json(usages)
-    else:
-        print_table(HEADINGS, _rows(usages))
+    print_listing(arguments.json, usages, HEADINGS, _rows(usages))
     for problem in problems:
         report_error(problem, 0)
     return 0
@@ -171,7 +157,9 @@ def _frame(usages: list[EnvironmentUsage], screen: os.terminal_size) -> str:
         f"hermetic top, {time.strftime('%H:%M:%S')}: {len(usages)} environments, {count} processes; q leaves",
         "",
     ]
-    lines += table(HEADINGS, _rows(usages), screen.columns, colours=has_colours(sys.stdout))
+    lines += table(
+        HEADINGS.split("|"), _rows(usages), screen.columns, colours=has_colours(sys.stdout)
+    )
     if len(lines) > screen.lines:
         lines = [*lines[: screen.lines - 1], f"… {len(lines) - screen.lines + 1} lines more"]
     return HOME + "\r\n".join(line + REST_OF_LINE for line in lines) + REST_OF_SCREEN
@@ -179,18 +167,9 @@ def _frame(usages: list[EnvironmentUsage], screen: os.terminal_size) -> str:
 
 def _rows(usages: list[EnvironmentUsage]) -> Iterator[tuple[str, ...]]:
     for usage in usages:
-        name, memory = (
-            usage.task or usage.id,
-            "-" if usage.memory_bytes is None else size(usage.memory_bytes),
-        )
-        yield (
-            name,
-            usage.state,
-            _percent(usage.cpu_percent),
-            memory,
-            age(usage.created),
-            f"({usage.kind})",
-        )
+        memory = "-" if usage.memory_bytes is None else size(usage.memory_bytes)
+        measured = _percent(usage.cpu_percent), memory, age(usage.created)
+        yield (usage.task or usage.id, usage.state, *measured, f"({usage.kind})")
         for one in sorted(usage.processes, key=lambda process: -(process.cpu_percent or 0.0)):
             measured = _percent(one.cpu_percent), size(one.memory_bytes), age(one.started)
             yield (f"  {one.id}", one.state, *measured, one.command)
@@ -388,4 +367,16 @@ class Monitor:
         return max(0.0, round(100 * (seconds - earlier.seconds) / (now - earlier.at), 1))
 
 
-COMMANDS = {"top": Command(ABOUT, _arguments, _top)}
+COMMANDS = {
+    "top": Command(
+        ABOUT,
+        options(
+            """\
+--once                     print the table once, also at a terminal
+--interval S: float = 2.0  seconds (default: %(default)g)""",
+            JSON,
+            IN,
+        ),
+        _top,
+    )
+}

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 
-from hermetic.cli.command import JSON, Command
+from hermetic.cli.command import JSON, Command, options
 from hermetic.contract import VERSION
 
 
@@ -25,7 +25,7 @@ COMMANDS = {
 The version of Hermetic and of the Python it runs on.
 
   hermetic version --json""",
-        JSON,
+        options(JSON),
         _version,
     ),
 }

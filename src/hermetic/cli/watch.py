@@ -11,27 +11,22 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from hermetic.cli.colours import shown_state
-from hermetic.cli.command import FAILED, Command
+from hermetic.cli.command import FAILED, JSON, Command, options
 from hermetic.cli.interrupts import run_interruptibly
-from hermetic.cli.lookup import KnownEnvironment, add_in_option, attached, find_process, find_record
+from hermetic.cli.lookup import (
+    IN,
+    PROCESS,
+    KnownEnvironment,
+    attached,
+    find_process,
+    find_record,
+)
 from hermetic.cli.report import one_line, print_json
 from hermetic.contract.errors import EnvironmentUnavailable, UnknownProcess
 from hermetic.contract.process import ProcessEvent, ProcessInfo
 from hermetic.registry.records import Records, runtime_root
 
 NOT_ENDED = 124  # as after a timeout of `hermetic run`
-
-
-def _wait_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--timeout",
-        metavar="S",
-        type=float,
-        help="give up after so many seconds; the process runs on",
-    )
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    add_in_option(parser)
-    parser.add_argument("id", metavar="ID", help="an id from `hermetic ps`, or the start of one")
 
 
 def _wait(arguments: argparse.Namespace) -> int:
@@ -54,14 +49,6 @@ async def _wait_for(arguments: argparse.Namespace) -> int:
     if ending is None:
         return NOT_ENDED
     return FAILED if code is None else code
-
-
-def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="as without it")
-    add_in_option(parser)
-    parser.add_argument(
-        "name", metavar="NAME", help="a task, or the id of an environment or process, or its start"
-    )
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
@@ -103,11 +90,6 @@ async def _describe_environment(known: KnownEnvironment) -> object:
         "info": info,
         "processes": processes,
     }
-
-
-def _events_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    add_in_option(parser)
 
 
 def _events(arguments: argparse.Namespace) -> int:
@@ -156,7 +138,12 @@ COMMANDS = {
 Waits until a process has ended; prints how, and exits with its code. 124: it still runs after --timeout.
 
   hermetic wait --timeout 600 build""",
-        _wait_arguments,
+        options(
+            "--timeout S: float  give up after so many seconds; the process runs on",
+            JSON,
+            IN,
+            PROCESS,
+        ),
         _wait,
     ),
     "inspect": Command(
@@ -164,7 +151,11 @@ Waits until a process has ended; prints how, and exits with its code. 124: it st
 All that is known of an environment or a process, as JSON.
 
   hermetic inspect web""",
-        _inspect_arguments,
+        options(
+            "--json  as without it",
+            IN,
+            "name NAME  a task, or the id of an environment or process, or its start",
+        ),
         _inspect,
     ),
     "events": Command(
@@ -172,7 +163,7 @@ All that is known of an environment or a process, as JSON.
 Starts and ends of processes in the environments that live now, as they happen, until Ctrl-C.
 
   hermetic events --json --in web""",
-        _events_arguments,
+        options("--json  one JSON object per line", IN),
         _events,
     ),
 }

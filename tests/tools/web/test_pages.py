@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermetic.contract.limits import WEB_BYTES
-from hermetic.tools.web.extract_worker import SCRIPTED
+from hermetic.tools.web.markdown import SCRIPTED
 from tests.tools.web.calls import LOCAL, extracted, opened, text_of
 from tests.tools.web.sites import Said, bomb, drip, site
 

@@ -17,6 +17,10 @@ from hermetic.tools.web.errors import FetchError
 from hermetic.tools.web.fetch import Answer, Fetcher
 from hermetic.tools.web.providers import PROVIDERS, Page, Provider
 
+_PROGRAM = (
+    f"import sys; sys.path[:] = sys.argv[1:]; from {extract_worker.__name__} import main; main()"
+)
+
 
 class Extractor:
     """Reads pages, a few at a time."""
@@ -33,7 +37,6 @@ class Extractor:
             "characters": WEB_TEXT,
             "memory": WEB_EXTRACT_MEMORY,
             "seconds": int(WEB_EXTRACT),
-            "path": sys.path,
         }
         async with self._slots:
             found = await _ask(json.dumps(asked).encode() + b"\n" + answer.body)
@@ -53,8 +56,9 @@ class Extractor:
 async def _ask(question: bytes) -> dict[str, str]:
     worker = await asyncio.create_subprocess_exec(
         sys.executable,
-        "-I",
-        extract_worker.__file__,
+        "-Ic",
+        _PROGRAM,
+        *sys.path,
         stdin=PIPE,
         stdout=PIPE,
         stderr=DEVNULL,

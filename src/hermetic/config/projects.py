@@ -6,7 +6,7 @@ sets it. A setting without a rule is refused.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -88,13 +88,15 @@ class Asked(NamedTuple):
         )
 
 
-class Rule(NamedTuple):
-    """How a project may use some settings."""
+Word = Literal["tighten", "choose", "refused"]
 
-    word: Literal["tighten", "choose", "refused"]
+
+class Rule(NamedTuple):
+    """How a project may use a setting."""
+
+    word: Word
     rule: str  # what is allowed, for the error message
     fits: Callable[[Asked], bool]
-    settings: str  # `*` stands for every kind that has the option and is not named with it
 
 
 def _is_smaller(asked: Asked) -> bool:
@@ -146,140 +148,110 @@ def _is_image_apart(asked: Asked) -> bool:
     return _shares_nothing(asked) and is_named
 
 
-_RULES = (
-    Rule(
-        "tighten",
-        "no more than yours, or the default",
-        lambda asked: bool(asked.value <= asked.users),
-        """environment.lease environment.unattended terminal.timeout terminal.longest_timeout
-        terminal.output_characters terminal.kill_grace files.read_characters code_execution.timeout
-        code_execution.max_tool_calls web.extract_char_limit web.timeout approvals.session_seconds approvals.always_days
-        environments.*.lease environments.*.unattended""",
-    ),
-    Rule(
-        "tighten",
-        "any directory, where you set none",
-        lambda asked: asked.users in (None, asked.value),
-        "files.write_root",
-    ),
-    Rule(
-        "tighten",
-        "only yes",
-        lambda asked: asked.value is True,
-        "code_execution.isolated redaction.enabled",
-    ),
-    Rule(
-        "tighten",
-        "adds to yours",
-        lambda asked: True,
-        "redaction.variables approvals.deny web.deny",
-    ),
-    Rule(
-        "tighten",
-        "any hosts, where you list none",
-        lambda asked: asked.users in ((), asked.value),
-        "web.allow",
-    ),
-    Rule(
-        "tighten",
-        "only `off`",
-        lambda asked: asked.value == "off",
-        "web.search_backend web.extract_backend",
-    ),
-    Rule(
-        "tighten",
-        "only `deny`, and not where yours is `sandbox-first`",
-        lambda asked: asked.value == "deny" and asked.users != "sandbox-first",
-        "approvals.mode",
-    ),
-    Rule("tighten", "only `deny`", lambda asked: asked.value == "deny", "approvals.nobody"),
-    Rule(
-        "tighten",
-        "rules that ask or deny; they add to yours",
-        lambda asked: all(rule.decision in ("ask", "deny") for rule in asked.value),
-        "approvals.rules",
-    ),
-    Rule(
-        "tighten",
-        "rows whose patterns all name a rule; they add to yours",
-        _only_adds,
-        "approvals.programs",
-    ),
-    Rule(
-        "tighten",
-        "no more than yours, or the default; a limit stays one",
-        _is_smaller,
-        "environments.*.cpu environments.*.memory_bytes environments.*.pids environments.*.disk_bytes",
-    ),
-    Rule(
-        "tighten",
-        "only no",
-        lambda asked: asked.value is False,
-        "environment.across_processes environments.*.network",
-    ),
-    Rule(
-        "tighten",
-        "no, or as yours",
-        lambda asked: asked.value is False or asked.users is True,
-        "environments.*.login",
-    ),
-    Rule(
-        "choose",
-        "your kind or a stricter one: `sandbox`, `docker`, `podman` and `apptainer` for `local`, "
-        "`sandbox` for a container",
-        _is_stricter_kind,
-        "environment.kind",
-    ),
-    Rule(
-        "choose",
-        "a directory of the project",
-        _is_inside,
-        "environment.cwd environments.sandbox.cwd",
-    ),
-    Rule("choose", "anything", lambda asked: True, "code_execution.timezone code_execution.warm"),
-    Rule(
-        "choose",
-        "anything, where you share nothing with that kind but the project: no volumes, forwarded variables, "
-        "credential files, profile, extra words, readable directories, overlay or persistent files",
-        _shares_nothing,
-        "environments.*.image environments.*.cwd environments.*.env environments.*.setup",
-    ),
-    Rule(
-        "choose",
-        "one of a registry or of the project, where you share nothing with that kind",
-        _is_image_apart,
-        "environments.apptainer.image",
-    ),
-    Rule(
-        "refused",
-        "only you set it",
-        lambda asked: False,
-        """environment.profile environment.home environment.credential_files code_execution.passthrough
-        web.private_hosts web.proxy sudo.password sudo.timeout approvals.answers approvals.timeout approvals.wait
-        approvals.file approvals.log console.record environments.local.cwd environments.local.env
-        environments.ssh.cwd environments.ssh.env
-        environments.ssh.setup environments.*.config environments.*.credential_files environments.*.extra_args
-        environments.*.forward_env environments.*.home environments.*.host environments.*.host_cwd
-        environments.*.init_files environments.*.key environments.*.overlay environments.*.passthrough
-        environments.*.persistent environments.*.port environments.*.profile environments.*.protect
-        environments.*.readable environments.*.runtime environments.*.settings environments.*.sync environments.*.user
-        environments.*.volumes environments.*.workspace environments.modal.cpu environments.modal.memory_bytes
-        environments.daytona.cpu environments.daytona.memory_bytes environments.daytona.disk_bytes
-        environments.*.create_arguments environments.*.gpu environments.*.idle environments.*.labels
-        environments.*.lifetime environments.*.name environments.*.region environments.*.snapshot
-        environments.*.startup environments.kubernetes.cpu environments.kubernetes.memory_bytes
-        environments.kubernetes.disk_bytes environments.*.annotations environments.*.context
-        environments.*.kubeconfig environments.*.namespace environments.*.node_selector environments.*.pending
-        environments.*.pod environments.*.pool environments.*.pull_policy environments.*.pull_secrets
-        environments.*.resources environments.*.runtime_class environments.*.service_account
-        environments.*.tolerations environments.slurm.image environments.slurm.cwd environments.slurm.env
-        environments.slurm.setup environments.slurm.cpu environments.slurm.memory_bytes environments.slurm.network
-        environments.*.partition environments.*.account environments.*.qos environments.*.constraint
-        environments.*.reservation environments.*.nodelist environments.*.gpus environments.*.prelude
-        environments.*.apptainer environments.*.apptainer_args environments.*.scratch""",
-    ),
-)
-RULES: Mapping[str, Rule] = {setting: rule for rule in _RULES for setting in rule.settings.split()}
+# How a value of a project fits, by its first word in the table.
+_FITS: Mapping[str, Callable[[Asked], bool]] = {
+    "less": lambda asked: bool(asked.value <= asked.users),
+    "smaller": _is_smaller,
+    "first": lambda asked: asked.users in (None, (), asked.value),
+    "yes": lambda asked: asked.value is True,
+    "no": lambda asked: asked.value is False,
+    "no-or-same": lambda asked: asked.value is False or asked.users is True,
+    "off": lambda asked: asked.value == "off",
+    "deny": lambda asked: asked.value == "deny" and asked.users != "sandbox-first",
+    "asks": lambda asked: all(rule.decision in ("ask", "deny") for rule in asked.value),
+    "adds": _only_adds,
+    "kind": _is_stricter_kind,
+    "inside": _is_inside,
+    "apart": _shares_nothing,
+    "image": _is_image_apart,
+    "any": lambda asked: True,
+    "none": lambda asked: False,
+}
+# Each rule: how settings may be used, how a value fits, what is allowed; then its settings, where
+# `*` stands for every kind that has the option and is not named with it.
+_TABLE = """
+tighten less no more than yours, or the default
+    environment.lease environment.unattended terminal.timeout terminal.longest_timeout
+    terminal.output_characters terminal.kill_grace files.read_characters code_execution.timeout
+    code_execution.max_tool_calls web.extract_char_limit web.timeout approvals.session_seconds
+    approvals.always_days environments.*.lease environments.*.unattended
+tighten first any directory, where you set none
+    files.write_root
+tighten yes only yes
+    code_execution.isolated redaction.enabled
+tighten any adds to yours
+    redaction.variables approvals.deny web.deny
+tighten first any hosts, where you list none
+    web.allow
+tighten off only `off`
+    web.search_backend web.extract_backend
+tighten deny only `deny`, and not where yours is `sandbox-first`
+    approvals.mode
+tighten deny only `deny`
+    approvals.nobody
+tighten asks rules that ask or deny; they add to yours
+    approvals.rules
+tighten adds rows whose patterns all name a rule; they add to yours
+    approvals.programs
+tighten smaller no more than yours, or the default; a limit stays one
+    environments.*.cpu environments.*.memory_bytes environments.*.pids environments.*.disk_bytes
+tighten no only no
+    environment.across_processes environments.*.network
+tighten no-or-same no, or as yours
+    environments.*.login
+choose kind your kind or a stricter one: `sandbox`, `docker`, `podman` and `apptainer` for `local`, \
+`sandbox` for a container
+    environment.kind
+choose inside a directory of the project
+    environment.cwd environments.sandbox.cwd
+choose any anything
+    code_execution.timezone code_execution.warm
+choose apart anything, where you share nothing with that kind but the project: \
+no volumes, forwarded variables, credential files, profile, extra words, readable directories, overlay or persistent files
+    environments.*.image environments.*.cwd environments.*.env environments.*.setup
+choose image one of a registry or of the project, where you share nothing with that kind
+    environments.apptainer.image
+refused none only you set it
+    environment.profile environment.home environment.credential_files code_execution.passthrough
+    web.private_hosts web.proxy sudo.password sudo.timeout approvals.answers approvals.timeout
+    approvals.wait approvals.file approvals.log console.record environments.local.cwd
+    environments.local.env environments.ssh.cwd environments.ssh.env environments.ssh.setup
+    environments.*.config environments.*.credential_files environments.*.extra_args
+    environments.*.forward_env environments.*.home environments.*.host environments.*.host_cwd
+    environments.*.init_files environments.*.key environments.*.overlay environments.*.passthrough
+    environments.*.persistent environments.*.port environments.*.profile environments.*.protect
+    environments.*.readable environments.*.runtime environments.*.settings environments.*.sync
+    environments.*.user environments.*.volumes environments.*.workspace environments.modal.cpu
+    environments.modal.memory_bytes environments.daytona.cpu environments.daytona.memory_bytes
+    environments.daytona.disk_bytes environments.*.create_arguments environments.*.gpu
+    environments.*.idle environments.*.labels environments.*.lifetime environments.*.name
+    environments.*.region environments.*.snapshot environments.*.startup
+    environments.kubernetes.cpu environments.kubernetes.memory_bytes
+    environments.kubernetes.disk_bytes environments.*.annotations environments.*.context
+    environments.*.kubeconfig environments.*.namespace environments.*.node_selector
+    environments.*.pending environments.*.pod environments.*.pool environments.*.pull_policy
+    environments.*.pull_secrets environments.*.resources environments.*.runtime_class
+    environments.*.service_account environments.*.tolerations environments.slurm.image
+    environments.slurm.cwd environments.slurm.env environments.slurm.setup environments.slurm.cpu
+    environments.slurm.memory_bytes environments.slurm.network environments.*.partition
+    environments.*.account environments.*.qos environments.*.constraint environments.*.reservation
+    environments.*.nodelist environments.*.gpus environments.*.prelude environments.*.apptainer
+    environments.*.apptainer_args environments.*.scratch
+"""
+
+
+def _rules() -> Iterator[tuple[str, Rule]]:
+    """The table: each setting and its rule."""
+    rule = None
+    for line in _TABLE.strip().splitlines():
+        if line.startswith(" ") and rule is not None:
+            yield from ((setting, rule) for setting in line.split())
+        else:
+            word, fits, allowed = line.split(" ", 2)
+            rule = Rule(cast(Word, word), allowed, _FITS[fits])
+
+
+RULES: Mapping[str, Rule] = dict(_rules())
 _REFUSED = RULES["sudo.password"]
 
 

@@ -30,18 +30,7 @@ from hermetic.session.environment import Environment
 from hermetic.session.keeping import link_of
 
 NOWHERE = "\0nowhere"  # no directory is the agent's own
-_OF_SOMEBODY = (
-    "root",
-    "home",
-    "system",
-    "disk",
-    "device",
-    "kernel",
-    "log",
-    "startup",
-    "history",
-    "unknown",
-)
+_OF_SOMEBODY = str.split("root home system disk device kernel log startup history unknown")
 _HERE = ("local", "sandbox")  # kinds whose files are those of this machine, under the same names
 # kinds that begin with variables of their own
 _APART = ("docker", "podman", "apptainer", "sandbox")

@@ -5,6 +5,7 @@ import re
 
 from hermetic.contract.verdict import ShellState
 from hermetic.policy.shell import SECRET_NAME
+from hermetic.policy.shell.quoting import decode_ansi_c
 
 _DOUBLE, _ANSI = r'"[^"\\]*(?:\\.[^"\\]*)*"', r"\$'[^'\\]*(?:\\.[^'\\]*)*'"
 _ARRAY = rf"\((?:[^\"'()\\$]+|\\.|{_DOUBLE}|{_ANSI}|\$)*\)"
@@ -18,17 +19,6 @@ _FUNCTION = re.compile(r"^(\S+) \(\) ?$", re.MULTILINE)
 _ATTRIBUTES = re.compile(r"\ndeclare -f\w* \S+\Z")
 _ALIAS = re.compile(r"^alias (?:-- )?([^\s=]+)=((?:'[^']*'|\\')*)", re.MULTILINE)
 _ELEMENT = re.compile(r"\[[^\]]*\]=(\$'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
-_ESCAPES = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "v": "\v",
-    "e": "\x1b",
-    "E": "\x1b",
-}
 # Ours, or what bash itself sets anew each time; the policy knows what stands for the ids of
 # processes.
 _SKIPPED = re.compile(
@@ -126,12 +116,7 @@ def _unquoted_alias(text: str) -> str:
 def _unquoted(word: str) -> str:
     """A value as bash prints it: "…" with backslashes, $'…' with escapes, or bare."""
     if word.startswith("$'"):
-        return re.sub(r"\\([0-7]{3}|.)", _escape, word[2:-1], flags=re.DOTALL)
+        return decode_ansi_c(word, 2)[0]
     if word.startswith('"'):
         return re.sub(r'\\([$`"\\])', r"\1", word[1:-1])
     return word
-
-
-def _escape(found: "re.Match[str]") -> str:
-    code = found[1]
-    return chr(int(code, 8)) if len(code) == 3 else _ESCAPES.get(code, code)

@@ -1,12 +1,10 @@
 """Stored answers "always": a file that its user can read, and only its user can write."""
 
 import errno
-import fcntl
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import msgspec
 
 from hermetic.contract.approval import Approval
 from hermetic.contract.errors import ConfigError
+from hermetic.registry.file_lock import locked_in_thread
 
 MOST_BYTES = 1 << 20
 _HEAD = """\
@@ -89,7 +88,7 @@ class Store:
         """Writes the file anew, aside and renamed, under a lock."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _locked(self._path.with_name(self._path.name + ".lock")):
+            with locked_in_thread(self._path.with_name(self._path.name + ".lock")):
                 text = _HEAD + "".join(map(_block, change(self.read())))
                 aside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
                 descriptor = os.open(
@@ -122,16 +121,6 @@ class Store:
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     approval: list[Approval] = []
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _block(approval: Approval) -> str:

@@ -9,7 +9,7 @@ from hermetic.approvals.exchange import SharedRequest
 from hermetic.approvals.prompt import TerminalPrompt, described
 from hermetic.approvals.watching import ApprovalWatch
 from hermetic.cli.command import FAILED, JSON, Command, options, report_error
-from hermetic.cli.interrupts import Interrupts, run_interruptibly
+from hermetic.cli.interrupts import Interrupts, interruptible
 from hermetic.cli.report import age, one_line, print_json, span
 from hermetic.contract.approval import ANSWERS, Answer, Denial
 from hermetic.contract.errors import InvalidArgument, UnknownApproval
@@ -37,12 +37,11 @@ answer {{{",".join(ANSWERS)}}}
 }
 
 
-def _approvals(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _approvals(arguments: argparse.Namespace, _: Interrupts) -> int:
     if arguments.action == "answer":
-        return asyncio.run(_answer(arguments.id, arguments.answer, arguments.reason))
-    if arguments.action == "watch":
-        return run_interruptibly(_watch)
-    return asyncio.run(_list(arguments.json))
+        return await _answer(arguments.id, arguments.answer, arguments.reason)
+    return await (_watch() if arguments.action == "watch" else _list(arguments.json))
 
 
 async def _list(as_json: bool) -> int:
@@ -75,7 +74,7 @@ async def _answer(id: str, answer: Answer, reason: str) -> int:
     return 0
 
 
-async def _watch(_: Interrupts) -> int:
+async def _watch() -> int:
     """Asks at the terminal, one question after the other."""
     if not TerminalPrompt().is_there:
         raise InvalidArgument(

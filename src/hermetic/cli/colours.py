@@ -10,22 +10,10 @@ from typing import TextIO
 RED, GREEN, YELLOW, BOLD, DIM = "31", "32", "33", "1", "2"
 
 _STATES = {
-    "alive": GREEN,
-    "running": GREEN,
-    "ok": GREEN,
-    "safe": GREEN,
-    "connecting": YELLOW,
-    "stalled": YELLOW,
-    "full": YELLOW,
-    "busy": YELLOW,
-    "weak": YELLOW,
-    "caution": YELLOW,
-    "frozen": YELLOW,
-    "missing": YELLOW,
-    "gone": RED,
-    "broken": RED,
-    "damaged": RED,
-    "dangerous": RED,
+    **dict.fromkeys(("alive", "running", "ok", "safe"), GREEN),
+    **dict.fromkeys(("connecting", "stalled", "full", "busy", "weak"), YELLOW),
+    **dict.fromkeys(("caution", "frozen", "missing"), YELLOW),
+    **dict.fromkeys(("gone", "broken", "damaged", "dangerous"), RED),
 }
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hermetic.cli.command import Command, options
 from hermetic.cli.copying import pieces
-from hermetic.cli.interrupts import run_interruptibly
+from hermetic.cli.interrupts import Interrupts, interruptible
 from hermetic.cli.opening import guarded
 from hermetic.cli.progress import Progress
 from hermetic.contract.errors import ExecutionError, InvalidArgument
@@ -29,16 +29,20 @@ class _Target(NamedTuple):
     path: str
 
 
-def _main(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _main(arguments: argparse.Namespace, _: Interrupts) -> int:
     source, target = _parsed(arguments.source), _parsed(arguments.target)
     if (source.task is None) == (target.task is None):
         raise InvalidArgument(
             "one of SOURCE and TARGET is in an environment: TASK:PATH", argument="source"
         )
     try:
-        return run_interruptibly(lambda _: _copy(source, target))
+        async with guarded(source.task or target.task) as environment:
+            with Progress(f"copying {source.path}"):
+                await _copy_between(environment, source, target)
     except OSError as error:
         raise ExecutionError(f"{error.filename or arguments.source}: {error.strerror}") from None
+    return 0
 
 
 def _parsed(text: str) -> _Target:
@@ -47,13 +51,6 @@ def _parsed(text: str) -> _Target:
     if not separator or not task or "/" in task:
         return _Target(None, text)
     return _Target(task, path or ".")
-
-
-async def _copy(source: _Target, target: _Target) -> int:
-    async with guarded(source.task or target.task) as environment:
-        with Progress(f"copying {source.path}"):
-            await _copy_between(environment, source, target)
-    return 0
 
 
 async def _copy_between(environment: Environment, source: _Target, target: _Target) -> None:

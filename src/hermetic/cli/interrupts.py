@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from argparse import Namespace
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from types import FrameType
@@ -81,6 +82,13 @@ def run_interruptibly(main: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
+
+
+def interruptible(
+    command: Callable[[Namespace, Interrupts], Coroutine[Any, Any, T]],
+) -> Callable[[Namespace], T]:
+    """A command that runs until it has returned, or a signal has cancelled it."""
+    return lambda arguments: run_interruptibly(lambda interrupts: command(arguments, interrupts))
 
 
 async def shielded(work: Coroutine[Any, Any, T]) -> T:

@@ -12,7 +12,7 @@ import msgspec
 
 from hermetic.cli.command import BAD_USAGE, FAILED, JSON, Command, options, report_error
 from hermetic.cli.copying import LogCopy
-from hermetic.cli.interrupts import Interrupts, run_interruptibly
+from hermetic.cli.interrupts import Interrupts, interruptible
 from hermetic.cli.lookup import (
     IN,
     TASKS,
@@ -51,21 +51,18 @@ TAIL_PIECE = 1 << 16  # bytes that are searched for lines at a time
 MOST_SHOWN = 200  # characters of a line
 
 
-def _ps(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _ps(arguments: argparse.Namespace, _: Interrupts) -> int:
     """Prints the processes, and on stderr why an environment could not be queried."""
-    found, problems = asyncio.run(_list_processes(arguments.within))
+    async with attached(arguments.within) as environments:
+        listed = await asyncio.gather(*map(processes_of, environments))
+    found = [one for listing in listed for one in listing]
     chosen = [one for one in found if arguments.all or one.info.is_running]
     columns = "ID|ENVIRONMENT|PID|STATE|AGE|OUTPUT|COMMAND"
     print_listing(arguments.json, map(_process_data, chosen), columns, map(_process_row, chosen))
-    for problem in problems:
+    for problem in problems_of(environments):
         report_error(problem, 0)
     return 0
-
-
-async def _list_processes(wanted: str | None) -> tuple[list[KnownProcess], list[str]]:
-    async with attached(wanted) as environments:
-        listed = await asyncio.gather(*map(processes_of, environments))
-    return [found for listing in listed for found in listing], problems_of(environments)
 
 
 def _process_row(found: KnownProcess) -> tuple[str, ...]:
@@ -94,9 +91,10 @@ class EnvironmentRow(NamedTuple):
     disk: int | None = None  # bytes
 
 
-def _envs(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _envs(arguments: argparse.Namespace, _: Interrupts) -> int:
     """Prints the environments."""
-    seen = asyncio.run(list_environments())
+    seen = await list_environments()
     columns = "ID|KIND|TASK|STATE|AGE|RUNNING|ATTACHED|MEMORY|DISK|LEASE"
     print_listing(
         arguments.json, map(_environment_data, seen), columns, map(_environment_row, seen)
@@ -152,15 +150,9 @@ def _environment_data(seen: EnvironmentRow) -> dict[str, object]:
     return {**shown, **answer, "notes": record.notes}
 
 
-def _logs(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _logs(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Prints the log."""
-    dropped = run_interruptibly(lambda interrupts: _print_log(arguments, interrupts))
-    if dropped:
-        sys.stderr.write(f"hermetic: {dropped} bytes fell out of the log's cap and are not shown\n")
-    return 0
-
-
-async def _print_log(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     since = None if arguments.since is None else seconds_since(arguments.since)
     async with attached(arguments.within) as environments:
         found = await find_process(environments, arguments.id)
@@ -175,7 +167,11 @@ async def _print_log(arguments: argparse.Namespace, interrupts: Interrupts) -> i
             start = await _last_lines(found.environment, log, written, max(0, arguments.tail))
         copy = LogCopy(found.environment, log, lambda data: interrupts.write(1, data), start)
         await (copy.to_the_end() if arguments.follow else copy.to_now())
-        return copy.dropped
+    if copy.dropped:
+        sys.stderr.write(
+            f"hermetic: {copy.dropped} bytes fell out of the log's cap and are not shown\n"
+        )
+    return 0
 
 
 async def _offset_since(environment: Environment, log: str, age: float) -> int:
@@ -207,12 +203,9 @@ async def _last_lines(environment: Environment, log: str, end: int, lines: int) 
     return 0
 
 
-def _kill(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _kill(arguments: argparse.Namespace, _: Interrupts) -> int:
     """Returns 1 when one could not be ended."""
-    return asyncio.run(_kill_all(arguments))
-
-
-async def _kill_all(arguments: argparse.Namespace) -> int:
     async with attached(arguments.within) as environments:
         return await _each(
             arguments.ids, lambda id: _kill_one(environments, id, arguments), arguments.json
@@ -251,7 +244,8 @@ async def _kill_one(
     return f"{process.id}: {ending}", {"name": wanted, "id": process.id, "ending": ending}
 
 
-def _rm(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _rm(arguments: argparse.Namespace, _: Interrupts) -> int:
     """Returns 1 when one could not be ended."""
     if bool(arguments.names) == arguments.all:
         return report_error(
@@ -268,7 +262,7 @@ def _rm(arguments: argparse.Namespace) -> int:
         done = await (_remove(records, name) if session is None else _reset(records, name, session))
         return done, {"name": name, "removed": done}
 
-    return asyncio.run(_each(dict.fromkeys(names), remove, arguments.json))
+    return await _each(dict.fromkeys(names), remove, arguments.json)
 
 
 async def _remove(records: Records, name: str) -> str:
@@ -321,10 +315,11 @@ async def _end_from_outside(records: Records, record: EnvironmentRecord) -> str:
     return done or "it was ended from outside"
 
 
-def _gc(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _gc(arguments: argparse.Namespace, _: Interrupts) -> int:
     """Prints what was removed; returns UNREACHABLE when a named environment could not be queried."""
     problems: list[str] = []
-    removed = asyncio.run(collect(Records(runtime_root()), arguments.ids, problems))
+    removed = await collect(Records(runtime_root()), arguments.ids, problems)
     if arguments.json:
         print_json(removed)
     else:

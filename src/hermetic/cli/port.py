@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 
 from hermetic.cli.command import JSON, Command, options
-from hermetic.cli.interrupts import run_interruptibly
+from hermetic.cli.interrupts import Interrupts, interruptible
 from hermetic.cli.opening import guarded
 from hermetic.cli.report import one_line, print_json
 from hermetic.contract.errors import ExecutionError, InvalidArgument
@@ -42,15 +42,12 @@ while True:
 """
 
 
-def _main(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _main(arguments: argparse.Namespace, _: Interrupts) -> int:
+    """Accepts connections until Ctrl-C or the end of the environment."""
     for port in (arguments.port, arguments.local or 1):
         if not 0 < port <= MOST_PORT:
             raise InvalidArgument(f"{port} is no port; there are 1 to {MOST_PORT}", argument="port")
-    return run_interruptibly(lambda _: _forward(arguments))
-
-
-async def _forward(arguments: argparse.Namespace) -> int:
-    """Accepts connections until Ctrl-C or the end of the environment."""
     async with guarded(arguments.task) as environment:
         name = environment.task or environment.id
         if (await environment.run("command -v python3")).exit_code != 0:

@@ -25,7 +25,7 @@ from hermetic.cli.command import (
     report_error,
     takes,
 )
-from hermetic.cli.interrupts import Interrupts, Stopped, run_interruptibly
+from hermetic.cli.interrupts import Interrupts, Stopped, interruptible, run_interruptibly
 from hermetic.cli.lookup import KnownEnvironment, attached, find_process, find_record
 from hermetic.cli.opening import ENVIRONMENT, settings_here
 from hermetic.cli.report import age, print_listing, size
@@ -174,14 +174,11 @@ def _redact() -> Callable[[str], str]:
 
 
 # -- playing
-def _play(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _play(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Plays until the end or Ctrl-C."""
     if not arguments.speed > 0 or not arguments.idle > 0:
         raise InvalidArgument("--speed and --idle are above zero", argument="speed")
-    return run_interruptibly(lambda interrupts: _show(arguments, interrupts))
-
-
-async def _show(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     modes, speed = TerminalModes(), arguments.speed
     with _opened(arguments.recording) as file:
         _, events = read_cast(file)

@@ -1,9 +1,9 @@
 """`hermetic stop` and `hermetic release`: hold agents and freeze or end what they run."""
 
 import argparse
-import asyncio
 
 from hermetic.cli.command import BAD_USAGE, FAILED, JSON, Command, options, report_error, takes
+from hermetic.cli.interrupts import Interrupts, interruptible
 from hermetic.cli.lookup import TASKS, find_record
 from hermetic.cli.report import one_line, print_json, user_name
 from hermetic.contract.errors import EnvironmentUnavailable
@@ -13,27 +13,27 @@ from hermetic.registry.records import Records, id_for_task, is_id, runtime_root
 _NAMES = options("--all  every environment of this user, also those opened later", JSON, TASKS)
 
 
-def _stop(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _stop(arguments: argparse.Namespace, _: Interrupts) -> int:
     """Returns 1 when the processes of an environment could not be reached."""
     if bool(arguments.names) == arguments.all:
         return report_error(
             "name the tasks to stop, or give --all; `hermetic envs` lists them", BAD_USAGE
         )
-    records, mode = Records(runtime_root()), "end" if arguments.end else "freeze"
+    records, by = Records(runtime_root()), f"{user_name()}, hermetic stop"
     ids = None if arguments.all else [_id(records, name) for name in arguments.names]
-    done = asyncio.run(
-        stop(records, ids, "end" if arguments.end else "freeze", f"{user_name()}, hermetic stop")
-    )
-    verb, also = "ended" if mode == "end" else "frozen", "calls are held until `hermetic release`"
+    done = await stop(records, ids, "end" if arguments.end else "freeze", by)
+    verb, also = "ended" if arguments.end else "frozen", "calls are held until `hermetic release`"
     return _report(done, verb, also, arguments.json)
 
 
-def _release(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _release(arguments: argparse.Namespace, _: Interrupts) -> int:
     if arguments.names and arguments.all:
         return report_error("name the tasks to release, or give --all", BAD_USAGE)
     records = Records(runtime_root())
     ids = [_id(records, name) for name in arguments.names] or None
-    return _report(asyncio.run(release(records, ids)), "go on", "", arguments.json)
+    return _report(await release(records, ids), "go on", "", arguments.json)
 
 
 def _id(records: Records, name: str) -> str:

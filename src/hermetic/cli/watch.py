@@ -12,7 +12,7 @@ import msgspec
 
 from hermetic.cli.colours import shown_state
 from hermetic.cli.command import FAILED, JSON, Command, options
-from hermetic.cli.interrupts import run_interruptibly
+from hermetic.cli.interrupts import Interrupts, interruptible
 from hermetic.cli.lookup import (
     IN,
     PROCESS,
@@ -29,12 +29,9 @@ from hermetic.registry.records import Records, runtime_root
 NOT_ENDED = 124  # as after a timeout of `hermetic run`
 
 
-def _wait(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _wait(arguments: argparse.Namespace, _: Interrupts) -> int:
     """The exit code of the process."""
-    return run_interruptibly(lambda _: _wait_for(arguments))
-
-
-async def _wait_for(arguments: argparse.Namespace) -> int:
     async with attached(arguments.within) as environments:
         found = await find_process(environments, arguments.id)
         process = await found.environment.process(found.info.id)
@@ -51,9 +48,10 @@ async def _wait_for(arguments: argparse.Namespace) -> int:
     return FAILED if code is None else code
 
 
-def _inspect(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _inspect(arguments: argparse.Namespace, _: Interrupts) -> int:
     """Prints one JSON object."""
-    print_json(asyncio.run(_describe(arguments.within, arguments.name)))
+    print_json(await _describe(arguments.within, arguments.name))
     return 0
 
 
@@ -92,12 +90,9 @@ async def _describe_environment(known: KnownEnvironment) -> object:
     }
 
 
-def _events(arguments: argparse.Namespace) -> int:
+@interruptible
+async def _events(arguments: argparse.Namespace, _: Interrupts) -> int:
     """Prints events until Ctrl-C or the end of the environments."""
-    return run_interruptibly(lambda _: _print_events(arguments))
-
-
-async def _print_events(arguments: argparse.Namespace) -> int:
     async with attached(arguments.within) as environments, asyncio.TaskGroup() as group:
         for known in environments:
             if known.environment is not None:

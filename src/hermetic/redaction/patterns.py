@@ -135,20 +135,7 @@ _DEFINE = re.compile(  # in lower case
 _TEMPLATE = re.compile(r"^[$<%*\[{(]|[${%]\w|^['\"]?$")
 _URL_TEMPLATE = re.compile(r"^[$<%*\[{]|[${%]\w|&[lg]t;")
 _WEAK_PASSWORDS = frozenset(
-    {
-        "password",
-        "passwd",
-        "pass",
-        "pwd",
-        "secret",
-        "user",
-        "username",
-        "admin",
-        "root",
-        "guest",
-        "test",
-        "changeme",
-    }
+    str.split("password passwd pass pwd secret user username admin root guest test changeme")
 )
 
 

@@ -3,6 +3,7 @@
 The kind of text, by command or by file name, separates secrets from ordinary data.
 """
 
+import codecs
 import posixpath
 import re
 from functools import lru_cache
@@ -218,6 +219,16 @@ class Show:
     def unfinished(self, text: str) -> int:
         """The number of trailing characters that may be the start of a secret."""
         return self.redactor.unfinished(text) if self.redactor else 0
+
+    def finished(self, data: bytes, before: str = "") -> bytes:
+        """The output of a process that still runs, without the start of a character or of a secret
+        at its end, which may have begun in the text before it.
+        """
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        text = decoder.decode(data)
+        data = data[: len(data) - len(decoder.getstate()[0])]
+        unfinished = text[max(0, len(text) - self.unfinished(before + text)) :]
+        return data[: len(data) - len(unfinished.encode("utf-8", "surrogatepass"))]
 
     def screen(self, shown: Shown, command: str) -> list[str]:
         """The rows of a terminal that this command draws on."""

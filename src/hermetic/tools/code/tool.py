@@ -143,10 +143,17 @@ class CodeMode:
                 timeout=seconds,
                 on_timeout=asked.on_timeout,
             )
+            run = partial(self._until_stopped, environment, script, task, calls)
             async with task.alive():
-                result = await self._begin(
-                    environment, bridge, script, task, calls, prepared.modules
-                )
+                try:
+                    result = await run()
+                except InvalidArgument as error:
+                    if error.argument != "modules":
+                        raise
+                    # Others have taken the place of the modules meanwhile.
+                    self._known_there.pop(environment, None)
+                    await self._socket(environment, bridge, prepared.modules)
+                    result = await run()
             answer = answer_of(result, calls, limits, lambda text: task.show(text, ""))
             if isinstance(result.ending, Yielded):
                 answer["pid"] = result.process.pid
@@ -157,38 +164,12 @@ class CodeMode:
                 await bridge.close()
         return answer
 
-    async def _begin(
-        self,
-        environment: Environment,
-        bridge: Bridge,
-        script: ScriptStart,
-        task: Task,
-        calls: ScriptCalls,
-        modules: ScriptModules,
-    ) -> Result:
-        """What came of it; the modules are sent again where others have taken their place
-        meanwhile.
-        """
-        limit = self._options.limits.stdout + 2 * SLACK
-        try:
-            return await self._until_stopped(environment, script, limit, task, calls)
-        except InvalidArgument as error:
-            if error.argument != "modules":
-                raise
-        self._known_there.pop(environment, None)
-        await self._socket(environment, bridge, modules)
-        return await self._until_stopped(environment, script, limit, task, calls)
-
     async def _until_stopped(
-        self,
-        environment: Environment,
-        script: ScriptStart,
-        limit: int,
-        task: Task,
-        calls: ScriptCalls,
+        self, environment: Environment, script: ScriptStart, task: Task, calls: ScriptCalls
     ) -> Result:
         """Runs the script until its end, an interruption, or too many refused calls."""
         stop, printed = calls.is_over, self._printed
+        limit = self._options.limits.stdout + 2 * SLACK
         takers = (
             None
             if printed is None

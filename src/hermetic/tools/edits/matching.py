@@ -17,17 +17,7 @@ from hermetic.tools.edits.lines import DASHES, INVISIBLE, QUOTES, SPACES, fold, 
 from hermetic.tools.edits.merging import Indentation
 
 MOST_LOOSE = 10_000  # characters of an old text that tolerant strategies search for
-_ESCAPES = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    '"': '"',
-    "'": "'",
-    "`": "`",
-    "\\": "\\",
-    "/": "/",
-    "$": "$",
-}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", **{char: char for char in "\"'`\\/$"}}
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _WORD = re.compile(r"\w")
 _LINE_REST = re.compile(r"[ \t]*\r?(?:\n|\Z)")

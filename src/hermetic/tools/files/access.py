@@ -23,14 +23,7 @@ _HOMES = ("~", "/root", "/home/*")
 CREDENTIALS = (
     *(f"*/{folder}/*" for folder in _FOLDERS),
     *(f"{home}/{file}" for home in _HOMES for file in _FILES),
-    *[
-        "/etc/shadow",
-        "/etc/shadow-",
-        "/etc/gshadow",
-        "/etc/gshadow-",
-        "/etc/sudoers",
-        "/etc/sudoers.d/*",
-    ],
+    *str.split("/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d/*"),
 )
 SYSTEM = str.split("""
     /etc/passwd /etc/group /etc/systemd/* /usr/lib/systemd/* /lib/systemd/* /boot/* /proc/* /sys/*

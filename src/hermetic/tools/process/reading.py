@@ -29,21 +29,10 @@ async def news(process: Process, cursor: int, most: int, show: Show) -> News:
     begin = max(0, cursor - chunk.start)
     before, data = chunk.data[:begin].decode("utf-8", "replace"), chunk.data[begin:]
     if not chunk.ended:
-        data = _whole(before, data, show)
+        data = show.finished(data, before)
     text = show.join(before, data.decode("utf-8", "replace"))
     at = chunk.start + begin
     return News(show(text, process.info.command), at + len(data), at - cursor)
-
-
-def _whole(before: str, data: bytes, show: Show) -> bytes:
-    """As much of it as ends neither within a character nor within a secret, which may have begun
-    before it.
-    """
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    text = decoder.decode(data)
-    data = data[: len(data) - len(decoder.getstate()[0])]
-    unfinished = text[max(0, len(text) - show.unfinished(before + text)) :]
-    return data[: len(data) - len(unfinished.encode("utf-8", "surrogatepass"))]
 
 
 class Lines(NamedTuple):

@@ -193,7 +193,8 @@ class TerminalCall:
         is_yielded = isinstance(result.ending, Yielded)
         data, total = result.data, result.total_bytes
         if is_yielded:
-            data, total = _whole(task, data, total)
+            data = task.show.finished(data)
+            total -= len(result.data) - len(data)
         answer: Fields = {
             "output": _shown(task, asked.command, data, result.omitted, total, result.log)
             if total
@@ -389,17 +390,11 @@ async def _printed(task: Task, process: Process) -> Fields:
         omitted = (head.end, tail.start) if tail.start > head.end else None
     total = info.out
     if info.ending is None:
-        data, total = _whole(task, data, total)
+        shown = task.show.finished(data)
+        data, total = shown, total - len(data) + len(shown)
     output = _shown(task, info.command, data, omitted, total, process.id)
     answer = {"output": output, "duration": round(info.duration, 3), "log": process.id}
     return answer | ({"total_bytes": info.out} if omitted else {})
-
-
-def _whole(task: Task, data: bytes, total: int) -> tuple[bytes, int]:
-    """Unfinished output without the start of a secret at its end, and the total without it."""
-    text = data.decode("utf-8", "replace")
-    unfinished = len(text[len(text) - task.show.unfinished(text) :].encode())
-    return data[: len(data) - unfinished], total - unfinished
 
 
 def _shown(

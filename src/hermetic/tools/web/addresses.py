@@ -43,15 +43,10 @@ _PRIVATE_NAMES = str.split(
     "localhost localdomain local internal intranet private lan home corp home.arpa svc onion test invalid"
 )
 _WEB_PORTS = (80, 443)  # of those below 1024
-_OTHER_SERVICES = frozenset(
-    map(
-        int,
-        str.split("""
-    1719 1720 1723 2049 2375 2376 2379 2380 3306 3389 3659 4045 4190 5060 5061 5432 5672 5900 6000 6379 6443 6566 6665
-    6666 6667 6668 6669 6679 6697 9042 9200 9300 10080 10250 11211 27017
-    """),
-    )
-)
+_OTHER_SERVICES = str.split("""
+    1719 1720 1723 2049 2375 2376 2379 2380 3306 3389 3659 4045 4190 5060 5061 5432 5672 5900 6000
+    6379 6443 6566 6665 6666 6667 6668 6669 6679 6697 9042 9200 9300 10080 10250 11211 27017
+""")
 
 
 def is_public(text: str) -> bool:
@@ -181,7 +176,7 @@ def check_url(url: URL, sites: Sites) -> None:
     if url.userinfo:
         raise Refused("the address holds a user name or a password; leave them out")
     if port is not None and (
-        port in _OTHER_SERVICES or not (1024 <= port < 65536 or port in _WEB_PORTS)
+        str(port) in _OTHER_SERVICES or not (1024 <= port < 65536 or port in _WEB_PORTS)
     ):
         raise Refused(f"port {port} belongs to another service than the web")
     sites.check(host)

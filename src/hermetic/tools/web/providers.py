@@ -7,9 +7,10 @@ Keys stay here: they are sent to their own service, in a header.
 import html
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from html.parser import HTMLParser
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+from selectolax.lexbor import LexborHTMLParser
 
 from hermetic.tools.web.errors import FetchError
 
@@ -246,46 +247,18 @@ class DuckDuckGo(Provider):
             raise FetchError(
                 "duckduckgo wants a person to answer (too many requests); wait, or configure another provider"
             )
-        results = _Results()
-        results.feed(page)
+        found: list[Found] = []
+        for node in LexborHTMLParser(page).css(".result__a, .result__snippet"):
+            text = " ".join(node.text().split())
+            if "result__a" in (node.attributes.get("class") or "").split():
+                found.append(Found(text, node.attributes.get("href") or "", ""))
+            elif found:
+                found[-1] = found[-1]._replace(description=text)
         return [
-            Found(" ".join(title.split()), _unwrapped(url), " ".join(text.split()))
-            for title, url, text in results.found
-            if "duckduckgo.com/y.js" not in url
+            one._replace(url=_unwrapped(one.url))
+            for one in found
+            if "duckduckgo.com/y.js" not in one.url
         ]
-
-
-class _Results(HTMLParser):
-    """The results on a page of DuckDuckGo:
-
-    `a.result__a` is a title, `.result__snippet` its passage.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[list[str]] = []  # title, address, passage
-        self._part: int | None = None
-        self._depth = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        about = dict(attrs)
-        names = (about.get("class") or "").split()
-        if "result__a" in names:
-            self.found.append(["", about.get("href") or "", ""])
-            self._part, self._depth = 0, 0
-        elif "result__snippet" in names and self.found:
-            self._part, self._depth = 2, 0
-        if self._part is not None:
-            self._depth += 1
-
-    def handle_endtag(self, tag: str) -> None:
-        self._depth -= 1
-        if self._depth <= 0:
-            self._part = None
-
-    def handle_data(self, data: str) -> None:
-        if self._part is not None:
-            self.found[-1][self._part] += data
 
 
 def _unwrapped(url: str) -> str:

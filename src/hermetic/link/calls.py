@@ -5,7 +5,7 @@ answers.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -72,17 +72,12 @@ class Call(Generic[R]):
     @property
     def waits(self) -> float | None:
         """Longest duration of the request in seconds; None without a timeout."""
+        fields: dict[str, Any] = self.fields
         if self.reply is answers.ran:
-            return cast("float | None", self.fields.get("timeout"))
-        if self.fields["op"] in ("wait", "claim"):
+            return fields.get("timeout")
+        if fields["op"] in ("wait", "claim"):
             return None
-        return cast(
-            float,
-            self.fields.get("wait")
-            or self.fields.get("seconds")
-            or self.fields.get("grace")
-            or 0.0,
-        )
+        return fields.get("wait") or fields.get("seconds") or fields.get("grace") or 0.0
 
     @property
     def has_clock(self) -> bool:

@@ -126,7 +126,8 @@ class Link:
         self._reconnecting: asyncio.Task[None] | None = None
         self._fruitless = 0
         self._on_stall = on_stall
-        self._answers = asyncio.Event()  # not set while it is stalled
+        self.is_stalled = False  # the resident does not answer
+        self._answers = asyncio.Event()  # set unless it is stalled
         self._answers.set()
         self._looking: asyncio.TimerHandle | None = None
         self._unheard = 0  # checks since a ping without any frame
@@ -169,7 +170,7 @@ class Link:
         """
         if self._end is not None:
             raise self._end()
-        if not self._answers.is_set():
+        if self.is_stalled:
             raise Stalled(environment=self.environment, was_sent=False)
         future = self._send(call)
         if (waits := call.waits) is not None:
@@ -219,16 +220,16 @@ class Link:
 
         Raises Stalled.
         """
-        if not self._answers.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GREETING):
-                    await self._answers.wait()
-            if not self._answers.is_set():
-                raise Stalled(environment=self.environment, was_sent=False)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GREETING):
+                await self._answers.wait()
+        if self.is_stalled:
+            raise Stalled(environment=self.environment, was_sent=False)
 
     async def finish(self, call: Call[R]) -> tuple[R, bytes]:
         """Sends a request and waits for its answer, as `ask` does."""
-        await self.recover()
+        if self.is_stalled:
+            await self.recover()
         try:
             return await self.send(call)
         except asyncio.CancelledError:
@@ -239,7 +240,7 @@ class Link:
         """Sends more data to an open request, without an answer of its own; False when it cannot be
         sent now.
         """
-        if call.id not in self._calls or self._connection is None or not self._answers.is_set():
+        if call.id not in self._calls or self._connection is None or self.is_stalled:
             return False
         self._connection.send(pack_frame(EVENT, call.id, fields, body))
         return True
@@ -269,7 +270,7 @@ class Link:
             return None
         last = call.future = self._loop.create_future()
         self.cancel(call)
-        if not self._answers.is_set():
+        if self.is_stalled:
             last.cancel()
             return None
         while not last.done():
@@ -357,7 +358,7 @@ class Link:
         overdue = [call for due, call in dues if due <= now]
         # the transport has a timeout of its own
         is_on_its_way = self._connection is None and not self._is_greeting
-        if self._answers.is_set() and (not overdue or is_on_its_way):
+        if not self.is_stalled and (not overdue or is_on_its_way):
             self._unheard = 0
         elif self._unheard:
             self._unheard += 1
@@ -378,7 +379,8 @@ class Link:
         """Ends overdue requests by the caller's clock; a resident that resumes finds them
         cancelled.
         """
-        if self._answers.is_set():
+        if not self.is_stalled:
+            self.is_stalled = True
             self._answers.clear()
             self._on_stall(True)
         for call in overdue:
@@ -388,7 +390,8 @@ class Link:
     def _heard(self) -> None:
         """Any frame shows that the resident is alive."""
         self._unheard = 0
-        if not self._answers.is_set():
+        if self.is_stalled:
+            self.is_stalled = False
             self._answers.set()
             self._on_stall(False)
 

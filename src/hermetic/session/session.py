@@ -417,7 +417,8 @@ class Session:
         cancel: asyncio.Event | None,
         takers: Takers | None = None,
     ) -> Ran:
-        await self._link.recover()
+        if self._link.is_stalled:
+            await self._link.recover()
         future = self._link.send(call)
         live = None if takers is None else LiveOutput(self._link, call, takers)
         try:
@@ -461,7 +462,8 @@ class Session:
 
     async def _start(self, fields: Fields, body: bytes) -> answers.Described:
         call = Call(fields, answers.described, body)
-        await self._link.recover()
+        if self._link.is_stalled:
+            await self._link.recover()
         future = self._link.send(call)
         try:
             said, _ = await future

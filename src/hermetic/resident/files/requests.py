@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 else:
     search = Lazy(".search", __package__)
 
+# bytes: read first of a file, since a large buffer costs more than a small file's content
+_FIRST_PIECE = 1 << 14
+
 _CHANGE = {
     "path": take.path,
     "size": take.number(),
@@ -94,7 +97,9 @@ class FileRequests:
         with self._locate(**where) as location, refusing(location.path):
             fd = location.open()
             try:
-                data = os.pread(fd, limit, offset)
+                data = os.pread(fd, min(limit, _FIRST_PIECE), offset)
+                if len(data) == _FIRST_PIECE < limit:
+                    data += os.pread(fd, limit - _FIRST_PIECE, offset + _FIRST_PIECE)
                 result = changes.describe(location, os.fstat(fd))
             finally:
                 os.close(fd)

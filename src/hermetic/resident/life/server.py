@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ..wire.frames import Fields
     from .loop import Loop
 
-    Promise = Callable[[], bytes]
+    Parts = tuple[bytes, ...]  # of one frame, in order
+    Promise = Callable[[], Parts]
 
 
 WAITING = 64  # connections that were not accepted yet
@@ -87,7 +88,7 @@ class Client:
         self.reader = frames.FrameReader()
         self.greeted = self.observes = False
         self.open: dict[int, Request] = {}  # by id
-        self.outgoing: deque[bytes | Promise] = deque()
+        self.outgoing: deque[bytes | memoryview | Promise] = deque()
         self.outgoing_bytes = 0
         # frames that were received and not served yet
         self.coming: Iterator[frames.Frame] | None = None
@@ -254,38 +255,44 @@ class Client:
             self.await_ping(seconds)
 
     # -- out
-    def send(self, data: bytes | Promise) -> None:
-        """Queues bytes, or a callable that returns them and runs when the socket is writable."""
+    def send(self, frame: Parts | Promise) -> None:
+        """Queues a frame, or a callable that returns it and runs when the socket is writable."""
         if self.closed:
             return
-        if callable(data) and self.outgoing_bytes <= UNSENT:
-            data = data()
-        if not callable(data):
-            if not self.outgoing:
-                data = self._write(data)
-                if not data:
-                    return
-            self.outgoing_bytes += len(data)
-        self.outgoing.append(data)
-        self._want()
+        if callable(frame):
+            if not self.has_room:
+                self.outgoing.append(frame)
+                self._want()
+                return
+            frame = frame()
+        for part in frame:
+            rest = part if self.outgoing else self._write(part)
+            if rest:
+                self.outgoing_bytes += len(rest)
+                self.outgoing.append(rest)
+        if self.outgoing:
+            self._want()
 
-    def _write(self, data: bytes) -> bytes:
-        """Sends what the socket takes now. Returns the rest."""
+    def _write(self, data: bytes | memoryview) -> bytes | memoryview:
+        """Sends what the socket takes now. Returns the rest, which is no copy."""
         try:
-            return data[self.connection.send(data) :]
+            sent = self.connection.send(data)
         except BlockingIOError:
             return data
         except OSError:
             self.close()
             return b""
+        return memoryview(data)[sent:] if sent < len(data) else b""
 
     def _flush(self) -> None:
         while self.outgoing:
             data = self.outgoing.popleft()
             if callable(data):
-                data = data()
-            else:
-                self.outgoing_bytes -= len(data)
+                parts = data()
+                self.outgoing.extendleft(reversed(parts))
+                self.outgoing_bytes += sum(map(len, parts))
+                continue
+            self.outgoing_bytes -= len(data)
             rest = self._write(data)
             if self.closed:
                 return
@@ -370,22 +377,22 @@ class Request:
 
     def event(self, fields: Fields, body: bytes = b"") -> None:
         if not self.answered:
-            self.client.send(frames.pack_frame(frames.EVENT, self.number, fields, body))
+            self.client.send(frames.frame_parts(frames.EVENT, self.number, fields, body))
 
     def _answer(self, kind: int, fields: Fields, body: bytes) -> None:
         if self._finish():
             self.client.send(self._frame(kind, fields, body))
 
-    def _frame(self, kind: int, fields: Fields, body: bytes) -> bytes:
+    def _frame(self, kind: int, fields: Fields, body: bytes) -> Parts:
         """The answer as a frame, or an error if it is too large."""
         try:
-            return frames.pack_frame(kind, self.number, fields, body)
+            return frames.frame_parts(kind, self.number, fields, body)
         except frames.FrameError as error:
             refused = {
                 "error": "EnvironmentUnavailable",
                 "message": "the answer does not fit: %s" % error,
             }
-            return frames.pack_frame(frames.ERROR, self.number, refused)
+            return frames.frame_parts(frames.ERROR, self.number, refused)
 
     def _finish(self) -> bool:
         """True the first time: a request is answered once."""

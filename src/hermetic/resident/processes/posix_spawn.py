@@ -39,10 +39,11 @@ class Spawner:
 
     def spawn(self, argv: Sequence[str], environ: Mapping[str, str], streams: Sequence[int]) -> int:
         """The pid of the program `argv[0]`, with these descriptors from 0 on. Raises OSError."""
-        variables = [
-            os.fsencode(name) + b"=" + os.fsencode(value) for name, value in environ.items()
-        ]
-        words = [os.fsencode(word) for word in argv]
+        # Encoded at once: no word and no variable holds a null character.
+        variables = os.fsencode("\0".join(["%s=%s" % pair for pair in environ.items()])).split(
+            b"\0"
+        )
+        words = os.fsencode("\0".join(argv)).split(b"\0")
         pid, actions = ctypes.c_int(), ctypes.create_string_buffer(OPAQUE_BYTES)
         self.libc.posix_spawn_file_actions_init(actions)
         try:

@@ -26,6 +26,7 @@ MAX_FRAME = FRAME_BODY + (1 << 16)
 REQUEST, REPLY, ERROR, EVENT, CREDIT, CANCEL = 1, 2, 3, 4, 5, 6
 
 PREFIX = struct.Struct(">IH")
+_COPIED = 1 << 16  # bytes: longest body that is copied behind its header, to be sent at once
 _FLOAT = struct.Struct(">Bd")
 
 
@@ -33,8 +34,8 @@ class FrameError(Exception):
     """The bytes are not a frame of this protocol. The stream cannot be read any further."""
 
 
-def pack_frame(kind: int, number: int, fields: Fields, body: bytes = b"") -> bytes:
-    """One frame as bytes. The body is copied, so keep it small."""
+def frame_parts(kind: int, number: int, fields: Fields, body: bytes = b"") -> tuple[bytes, ...]:
+    """One frame as bytes to send one after the other. A large body is a part of its own: no copy."""
     header = pack([kind, number, fields])
     if (
         len(header) > FRAME_HEADER
@@ -42,7 +43,13 @@ def pack_frame(kind: int, number: int, fields: Fields, body: bytes = b"") -> byt
         or 2 + len(header) + len(body) > MAX_FRAME
     ):
         raise FrameError("frame too large: header %d, body %d bytes" % (len(header), len(body)))
-    return b"".join((PREFIX.pack(2 + len(header) + len(body), len(header)), header, body))
+    start = PREFIX.pack(2 + len(header) + len(body), len(header))
+    return (start + header, body) if len(body) > _COPIED else (b"".join((start, header, body)),)
+
+
+def pack_frame(kind: int, number: int, fields: Fields, body: bytes = b"") -> bytes:
+    """One frame as bytes."""
+    return b"".join(frame_parts(kind, number, fields, body))
 
 
 class FrameReader:

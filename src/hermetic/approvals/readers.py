@@ -19,11 +19,19 @@ _INPUT = frozenset(
     names(
         """
 node nodejs deno bun ruby irb pry php lua luajit perl R julia Rscript tclsh sqlite3 psql mysql mariadb redis-cli
-mongosh mongo ed sftp ftp lftp gdb lldb
+mongosh mongo ed sftp ftp lftp gdb lldb dc octave guile xonsh nu pwsh expect awk gawk mawk nawk sed parallel socat
 """
     )
 )
-_SCRIPTED = frozenset(names("node nodejs deno bun ruby php lua luajit perl julia Rscript tclsh"))
+_SCRIPTED = frozenset(
+    names(
+        """
+node nodejs deno bun ruby php lua luajit perl julia Rscript tclsh octave guile xonsh nu pwsh expect awk gawk mawk
+nawk sed
+"""
+    )
+)
+_STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 # Programs that take keys, and run a shell's command behind an escape.
 _KEYS = frozenset(names("vim vi nvim view ex vimdiff rvim less more most man"))
 _CODE_MODULES = frozenset({"IPython", "code", "pdb", "ptpython", "bpython", "asyncio"})
@@ -31,6 +39,8 @@ _CODE_MODULES = frozenset({"IPython", "code", "pdb", "ptpython", "bpython", "asy
 
 def language_of(program: str, argv: Sequence[str]) -> Language | None:
     """The language whose code it would run when it reads a line; None for anything else."""
+    if argv and argv[0].endswith("busybox"):
+        argv = argv[1:]
     called = {program, argv[0].lstrip("-").rsplit("/", 1)[-1] if argv else ""}
     called |= {_VERSION.sub("", name) for name in called}
     if called & _SHELLS:
@@ -49,6 +59,7 @@ def _has_script(words: Sequence[str]) -> bool:
     return (
         "-i" not in words
         and "--interactive" not in words
+        and _STDIN.isdisjoint(words)
         and any(not word.startswith("-") for word in words)
     )
 
@@ -69,8 +80,10 @@ def _reads_code(words: Sequence[str], *, is_python: bool) -> bool:
         word = rest.pop(0)
         if word in _VALUED:
             rest[:1] = []
-        elif word in ("-", "--"):
-            return word == "-" or not rest
+        elif word == "--":
+            return not rest or rest[0] in _STDIN
+        elif word in _STDIN:
+            return True
         elif word.startswith("--"):
             continue
         elif word.startswith(("-", "+")):

@@ -95,7 +95,8 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
             for part in dangerous
             if not rules.allows(part, directories)
         ]
-        for act, rule in rules.asked(self.examined.acts, directories):
+        asked = () if rules.is_empty else rules.asked(self.examined.acts, directories)
+        for act, rule in asked:
             _, stdin, env = _given(self.around)
             key = (
                 act.deed,

@@ -165,8 +165,10 @@ class Approvals:
 
     def refuse_denied(self, action: Action) -> None:
         """Raises NotPermitted for what is never done."""
-        if denied := self.rules.denied(action.text, action.examined.acts, action.directories):
-            raise self._refused(action, "rule", f"{denied}; do it in another way")
+        if not self.rules.is_empty:
+            acts, directories = action.examined.acts, action.directories
+            if denied := self.rules.denied(action.text, acts, directories):
+                raise self._refused(action, "rule", f"{denied}; do it in another way")
         if action.verdict.hardline:
             raise self._refused(action, "policy", "it is never run, whoever asks")
 
@@ -413,6 +415,8 @@ class Approvals:
         )
 
     def _note(self, action: Action, decision: str, by: str, **more: str) -> None:
+        if self._journal.path is None:
+            return
         verdict = action.verdict
         self._journal.write(
             Decision(

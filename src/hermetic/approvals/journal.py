@@ -67,7 +67,7 @@ class Journal:
 
     def __init__(self, path: Path | None = None, redact: Callable[[str], str] = str) -> None:
         """Raises ConfigError when the file cannot be added to, or others can write it."""
-        self._path = path
+        self.path = path  # None: nothing is written
         self._redact = redact
         if path is not None:
             try:
@@ -81,11 +81,11 @@ class Journal:
                 raise _refused(path, f"the file {problem.format(path)}")
 
     def __repr__(self) -> str:
-        return f"<Journal {self._path or 'of nothing'}>"
+        return f"<Journal {self.path or 'of nothing'}>"
 
     def write(self, decision: Decision) -> None:
         """Adds a line. A failure to write is logged."""
-        if self._path is None:
+        if self.path is None:
             return
         texts = {
             name: self._redact(getattr(decision, name)) for name in ("command", "reason", "comment")
@@ -95,13 +95,13 @@ class Journal:
             decision, **{name: _encodable(text) for name, text in texts.items()}
         )
         try:
-            descriptor = self._open(self._path)
+            descriptor = self._open(self.path)
             try:
                 os.write(descriptor, msgspec.json.encode(line) + b"\n")
             finally:
                 os.close(descriptor)
         except (OSError, UnicodeEncodeError) as error:
-            _log.error("a decision could not be written to %s: %s", self._path, error)
+            _log.error("a decision could not be written to %s: %s", self.path, error)
 
     @staticmethod
     def _open(path: Path) -> int:

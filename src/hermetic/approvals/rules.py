@@ -60,6 +60,7 @@ class Rules:
     def __init__(self, rules: Sequence[RuleSettings] = (), deny: Sequence[str] = ()) -> None:
         self._rules = tuple(rules)
         self._deny = tuple(glob.lower() for glob in deny)
+        self.is_empty = not (rules or deny)
         if not all(glob.strip() for glob in deny):
             raise ConfigError(
                 "approvals.deny holds an empty text; take it out", setting="approvals.deny"

@@ -85,9 +85,9 @@ def holds() -> list[Hold]:
     return [held for name in _names() if (name == ALL or is_id(name)) and (held := _read(name))]
 
 
-def are_there_holds() -> bool:
-    """False: nothing is held. Asked before every tool call, so it is one system call."""
-    return os.access(f"{runtime_name()}/{DIRECTORY}", os.F_OK)
+def holds_path() -> str:
+    """A path that exists while anything is held."""
+    return f"{runtime_name()}/{DIRECTORY}"
 
 
 def held(*ids: str) -> Hold | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from hermetic.contract.tool import DEFAULT_TASK, Interrupted
 from hermetic.environments import catalog
 from hermetic.resident.lazy import Lazy, is_loaded, load
 from hermetic.session.callbacks import in_thread
-from hermetic.toolbox.spans import tool_span
+from hermetic.toolbox.spans import API, tool_span
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -151,7 +152,7 @@ class Toolbox:
         for _ in range(2):
             await asyncio.sleep(0)
         task = made.task(task_id, script_tools=script_tools)
-        answer = await self._run(name, arguments, task)
+        answer = await self._run(made, name, arguments, task)
         if task.history.notes and isinstance(answer.get("notes", []), list | tuple):
             answer = {**answer, "notes": [*answer.get("notes", []), *task.history.notes]}
             task.history.notes.clear()
@@ -167,22 +168,26 @@ class Toolbox:
     async def _call_from_script(
         self, task_id: str, name: str, arguments: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        return await self._run(name, arguments, self._make().task(task_id, is_scripted=True))
+        made = self._make()
+        return await self._run(made, name, arguments, made.task(task_id, is_scripted=True))
 
-    async def _run(self, name: str, arguments: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
+    async def _run(
+        self, made: Parts, name: str, arguments: Mapping[str, Any], task: Task
+    ) -> Mapping[str, Any]:
         """The tool's answer; meanwhile the call can be interrupted."""
-        tools = self._make().tools
-        tool = tools.get(name)
+        tool = made.tools.get(name)
         if tool is None:
-            return _failed(f"there is no tool {name!r}; there are {', '.join(tools)}")
+            return _failed(f"there is no tool {name!r}; there are {', '.join(made.tools)}")
         if tool.missing is not None and (missing := tool.missing()):
             return _failed(f"the tool {name} cannot be used now: {missing}", "disabled")
         self._loop = asyncio.get_running_loop()
         running = self._running.setdefault(task.id, set())
         running.add(task)
         try:
+            if API not in sys.modules:
+                return await self._answer(made, tool, arguments, task)
             with tool_span(name, task.id, self._kind) as report:
-                answer = await self._answer(tool, arguments, task)
+                answer = await self._answer(made, tool, arguments, task)
                 report(answer)
                 return answer
         finally:
@@ -191,10 +196,10 @@ class Toolbox:
                 self._running.pop(task.id, None)
 
     async def _answer(
-        self, tool: Tool[Any], arguments: Mapping[str, Any], task: Task
+        self, made: Parts, tool: Tool[Any], arguments: Mapping[str, Any], task: Task
     ) -> Mapping[str, Any]:
         try:
-            self._make().check_held(task.id)
+            made.check_held(task.id)
             return await tool.run(task, tool.read(arguments))
         except Exception as error:  # also of registered tools: the model gets an answer in any case
             return self._error(tool, task, error)

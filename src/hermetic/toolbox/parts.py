@@ -21,7 +21,7 @@ from hermetic.fleet.fleet import Borrow, Fleet, directory_elsewhere, ids_of, is_
 from hermetic.link.link import ResidentGone
 from hermetic.redaction.known_secrets import KnownSecret
 from hermetic.redaction.redactor import Redactor
-from hermetic.registry.holds import are_there_holds, held
+from hermetic.registry.holds import held, holds_path
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import record_of
 from hermetic.tools.approval import approval_tool
@@ -140,6 +140,7 @@ class Parts:
         # Where processes of earlier callers are followed.
         self._rearmed: WeakSet[Environment] = WeakSet()
         self._caller = secrets.token_hex(4)
+        self._holds = holds_path()
 
     def usable(self) -> list[Tool[Any]]:
         """The tools that are not disabled."""
@@ -174,7 +175,10 @@ class Parts:
 
     def check_held(self, task_id: str) -> None:
         """Raises NotPermitted while a person has stopped the task."""
-        if are_there_holds() and (hold := held(*ids_of(self.fleet, task_id))) is not None:
+        if (
+            os.access(self._holds, os.F_OK)
+            and (hold := held(*ids_of(self.fleet, task_id))) is not None
+        ):
             raise NotPermitted(hold.message, reason=hold.message, by="stopped")
 
     def borrow(self, task_id: str) -> Borrow:

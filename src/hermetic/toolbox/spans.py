@@ -7,7 +7,7 @@ names and numbers, never the text of a command or its output.
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hermetic.contract import VERSION
@@ -25,14 +25,10 @@ FIELDS = {
 }
 
 
-def tool_span(tool: str, task: str, kind: str) -> AbstractContextManager[Report]:
-    """A span around a tool call; the given function takes the tool's answer."""
-    api = sys.modules.get(API)
-    return _NO_SPAN if api is None else _span(api, tool, task, kind)
-
-
 @contextmanager
-def _span(api: Any, tool: str, task: str, kind: str) -> Iterator[Report]:
+def tool_span(tool: str, task: str, kind: str) -> Iterator[Report]:
+    """A span around a tool call, where `API` is loaded; the given function takes the tool's answer."""
+    api: Any = sys.modules[API]
     attributes = {"hermetic.tool": tool, "hermetic.task": task, "hermetic.environment.kind": kind}
     with api.get_tracer("hermetic", VERSION).start_as_current_span(
         f"hermetic {tool}", attributes=attributes
@@ -46,10 +42,3 @@ def _span(api: Any, tool: str, task: str, kind: str) -> Iterator[Report]:
                 span.set_status(api.StatusCode.ERROR)
 
         yield report
-
-
-def _ignore(answer: Mapping[str, Any]) -> None:
-    """No span is wanted."""
-
-
-_NO_SPAN: AbstractContextManager[Report] = nullcontext(_ignore)

@@ -20,7 +20,7 @@ import hermetic
 from hermetic.contract.errors import NotInstalled
 from hermetic.environments import catalog, daytona
 from hermetic.environments.clouds import stream as streams
-from hermetic.environments.clouds.backend import NewSandbox
+from hermetic.environments.clouds.hosted import NewSandbox
 from hermetic.environments.clouds.stream import BRIDGE, answer_after, carried
 from hermetic.environments.daytona import Daytona, TerminalStream
 from hermetic.environments.remote import python_line

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hermetic.environments.clouds.backend import ROOT
+from hermetic.environments.clouds.hosted import ROOT
 from hermetic.registry.records import runtime_root, tag_of
 from tests.programs import need, need_variable
 from tests.sizes import is_full

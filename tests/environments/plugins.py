@@ -21,7 +21,7 @@ class Jail(CommandBackend):
     """Commands see another directory as `/`."""
 
     kind = "jail"
-    options_type = JailOptions
+    option_shape = JailOptions
     calls = []  # what runs before each of its programs
 
     def command(self, argv):

@@ -19,7 +19,7 @@ import pytest
 import hermetic
 from hermetic.contract.environment import Started
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.docker import ContainerStart
+from hermetic.environments.containers.start import ContainerStart
 from hermetic.environments.runtime import choice, store
 from hermetic.environments.runtime.choice import Mount, RuntimeChoice
 from hermetic.link.archive import NO_PYTHON_CODE

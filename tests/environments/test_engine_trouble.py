@@ -14,6 +14,7 @@ import pytest
 import hermetic
 from hermetic.environments import docker
 from hermetic.environments.containers import client as container_client
+from hermetic.environments.containers import start
 from hermetic.link import archive
 from hermetic.registry.records import Records, runtime_root
 from tests.cli.program import eventually
@@ -83,7 +84,7 @@ async def test_the_state_of_a_container_is_what_its_engine_says(kind: str) -> No
 async def test_a_start_that_makes_progress_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     need_engine("docker")
     # the engine is asked all the time, and answers
-    monkeypatch.setattr(docker, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(start, "LOOK_SECONDS", 0.001)
     async with hermetic.open("docker", image=need_variable("IMAGE_BASE")) as env:
         assert (await env.run("echo up")).output == "up\n"
 
@@ -95,7 +96,7 @@ def test_a_container_that_gets_no_configuration_gives_up() -> None:
     assert waits in archive.BOOT
     boot, image = archive.BOOT.replace(waits, "alarm(1)"), need_variable("IMAGE_BASE")
     name = ask(
-        "docker", ["run", "--detach", "--interactive", image, "python3", *docker.PYTHON, boot]
+        "docker", ["run", "--detach", "--interactive", image, "python3", "-I", "-S", "-c", boot]
     )
     try:
         assert ask("docker", ["wait", name]) == "1"

@@ -14,7 +14,7 @@ import pytest
 
 import hermetic
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
-from hermetic.environments.clouds.backend import ID
+from hermetic.environments.clouds.hosted import ID
 from hermetic.environments.containers.arguments import ROOT_CAPABILITIES
 from hermetic.environments.kubernetes import Kubernetes
 from hermetic.environments.pods.manifest import POOL

@@ -33,7 +33,7 @@ class Unguarded(Local):
         self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
     ) -> Started:
         """Starts a resident beside us, without a guardian."""
-        options = self._options
+        options = self.chosen
         config = ResidentConfig(
             id=f"{id}.{secrets.token_hex(4)}",
             token=token,

@@ -9,11 +9,10 @@ import asyncio
 import logging
 import os
 import platform
-import secrets
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,8 +26,7 @@ from hermetic.contract.environment import (
     Started,
 )
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled
-from hermetic.contract.limits import INSTANCE, LEASE, LOGIN, UNATTENDED
-from hermetic.contract.variables import fault_of
+from hermetic.contract.limits import INSTANCE
 from hermetic.environments.checkup import missing, probe, try_program
 from hermetic.environments.child_environment import QUIET
 from hermetic.environments.containers.options import LIMIT_FLAGS, limit_arguments
@@ -36,20 +34,17 @@ from hermetic.environments.containers.scratch import SETTING as SCRATCH
 from hermetic.environments.containers.scratch import remove_tree, scratch_base, warn_of_use
 from hermetic.environments.containers.sif import ADVICE, find_sif, whole_name
 from hermetic.environments.isolation.seccomp import bpf
-from hermetic.environments.options import Lease, Seconds, read_options
-from hermetic.environments.profile import (
-    INSIDE,
-    VARIABLE,
-    ProfileMounts,
-    credential_notes,
-    resolve_mounts,
-    select_profile,
-)
+from hermetic.environments.options import ProfileOptions, resident_config
+from hermetic.environments.profile import ProfileMounts, credential_notes, resolve_mounts
 from hermetic.environments.runtime.choice import RuntimeChoice
-from hermetic.environments.starting import StartFailed, start_resident
+from hermetic.environments.starting import (
+    BOOT_ARGUMENTS,
+    StartFailed,
+    resident_input,
+    start_resident,
+)
 from hermetic.environments.unix_socket import SocketBackend
 from hermetic.environments.watchdog import CONTAINER_SECONDS, Watchdog, watchdog_argv
-from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.registry.records import check_own
 
 BINARY = "HERMETIC_APPTAINER_BINARY"
@@ -71,6 +66,9 @@ READ_ONLY = (
     "/proc/acpi",
     "/proc/scsi",
 )
+
+# Arguments of `exec` for a container that sees nothing of the host and has no privileges.
+SEPARATE = ("--userns", "--containall", "--no-privs", "--no-mount", "bind-paths,sys")
 
 # in what apptainer says of an image for another architecture
 FOREIGN = "could not run on the host's"
@@ -96,7 +94,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Cores = Annotated[float, msgspec.Meta(gt=0)]
 
 
-class ApptainerOptions(msgspec.Struct, frozen=True, kw_only=True):
+class ApptainerOptions(ProfileOptions, frozen=True, kw_only=True):
     """The options of `apptainer`."""
 
     # a .sif, or the source of one: an archive of `docker save`, a directory, docker://NAME
@@ -104,20 +102,10 @@ class ApptainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     # directory of this machine that keeps written files; None: they are discarded
     overlay: str | None = None
     cwd: str = HOME
-    env: dict[str, str] = {}  # variables besides the image's
     network: bool = True  # the host's; False: none
-    credential_files: tuple[str, ...] = ()  # of the profile: shown read-only below /root/.hermetic
-    # profile whose files and skills are mounted: a name, or an absolute path
-    profile: str | None = None
     cpu: Cores | None = None
     memory_bytes: Positive | None = None
     pids: Positive | None = None
-    lease: Lease = LEASE
-    unattended: Seconds = UNATTENDED
-    # whose Python and bash: "image", "portable", a portable runtime's path, or as needed
-    runtime: str = "auto"
-    setup: str | None = None  # run once, in the new environment's own shell
-    login: bool = True  # take the image's profile in
 
 
 class Apptainer(SocketBackend):
@@ -127,7 +115,7 @@ class Apptainer(SocketBackend):
 
     kind = "apptainer"
     option_shape = ApptainerOptions
-    _options: ApptainerOptions
+    chosen: ApptainerOptions
     identity = (
         "image",
         "overlay",
@@ -140,9 +128,8 @@ class Apptainer(SocketBackend):
     def __init__(self, options: Mapping[str, Any]) -> None:
         if not options.get("image"):
             raise ConfigError(f"{self.kind!r} needs the option 'image': {ADVICE}", setting="image")
-        chosen = read_options(self.kind, ApptainerOptions, options)
-        if fault := fault_of(chosen.env):
-            raise ConfigError(fault, setting="env")
+        super().__init__(options)
+        chosen = self.chosen
         if not chosen.cwd.startswith("/"):
             raise ConfigError(
                 f"cwd {chosen.cwd!r} must be a whole path inside the container", setting="cwd"
@@ -152,19 +139,14 @@ class Apptainer(SocketBackend):
         )
         if overlay is not None:
             _check_path(overlay, "overlay")
-        self._profile = select_profile(chosen.profile, chosen.credential_files)
-        self._options = msgspec.structs.replace(
-            chosen,
-            image=whole_name(chosen.image),
-            overlay=overlay,
-            profile=self._profile.directory,
-            credential_files=self._profile.credential_files,
+        self.chosen = msgspec.structs.replace(
+            chosen, image=whole_name(chosen.image), overlay=overlay
         )
 
     @property
     def isolation(self) -> Isolation:
         """What a container without capabilities separates and shares."""
-        options = self._options
+        options = self.chosen
         notes = ["no disk quota: what is written to /tmp and /root lies on the host's disk"]
         if not options.overlay:
             notes.append(
@@ -194,7 +176,7 @@ class Apptainer(SocketBackend):
 
         Raises ConfigError, EnvironmentUnavailable.
         """
-        options = self._options
+        options = self.chosen
         program = find_program()
         sif = await find_sif(program, options.image)
         base = scratch_base()
@@ -206,73 +188,68 @@ class Apptainer(SocketBackend):
             _check_path(str(path), setting)
         await asyncio.to_thread(warn_of_use, base)
         choice = RuntimeChoice(options.runtime, f"{sif} {os.stat(sif).st_mtime_ns}")
+        config = resident_config(
+            options,
+            id=id,
+            token=token,
+            label=label,
+            directory=SOCKETS,
+            spool=spool and SPOOL,
+            spool_name=spool or "",
+            guardian=False,
+            foreground=True,
+            seccomp=bpf(),
+            keep_path=True,
+            shared=("/", HOME) if options.overlay else (),
+        )
         while True:
+            await choice.prepare()
+            work = Path(tempfile.mkdtemp(prefix=f"work-{id}.", dir=base))
             try:
                 return await self._attempt(
-                    program, sif, base, choice, id, directory, spool, token, label
+                    [program, sif], Path(directory), spool, work, choice, config
                 )
-            except StartFailed as error:
-                if FOREIGN in error.stderr:
-                    raise EnvironmentUnavailable(
-                        f"the image {options.image} is for machines of another architecture; use one for "
-                        f"{platform.machine()}, or build it on such a machine. {error}"
-                    ) from error
+            except BaseException as error:
+                await asyncio.to_thread(remove_tree, str(work))
+                if not isinstance(error, StartFailed):
+                    raise
+                self._check_architecture(error)
                 if not choice.learn(error):
                     raise choice.explained(error) from error
-                # by the watchdog of the failed attempt
-                for removed in filter(None, (directory, spool)):
-                    os.makedirs(removed, mode=0o700, exist_ok=True)
+            # by the watchdog of the failed attempt
+            for removed in filter(None, (directory, spool)):
+                os.makedirs(removed, mode=0o700, exist_ok=True)
+
+    def _check_architecture(self, error: StartFailed) -> None:
+        """Raises EnvironmentUnavailable for an image of another architecture than this machine's."""
+        if FOREIGN in error.stderr:
+            raise EnvironmentUnavailable(
+                f"the image {self.chosen.image} is for machines of another architecture; use one for "
+                f"{platform.machine()}, or build it on such a machine. {error}"
+            ) from error
 
     async def _attempt(
         self,
-        program: str,
-        sif: str,
-        base: Path,
-        choice: RuntimeChoice,
-        id: str,
-        directory: str,
+        image: Sequence[str],
+        directory: Path,
         spool: str | None,
-        token: bytes,
-        label: str,
+        work: Path,
+        choice: RuntimeChoice,
+        config: ResidentConfig,
     ) -> Started:
-        """One start, with the programs of the choice."""
-        options = self._options
-        await choice.prepare()
-        work = Path(tempfile.mkdtemp(prefix=f"work-{id}.", dir=base))
-        try:
-            shown = await asyncio.to_thread(resolve_mounts, self._profile, work)
-            argv = self._command(program, sif, Path(directory), spool, work, shown, choice)
-            config = ResidentConfig(
-                id=f"{id}.{secrets.token_hex(4)}",
-                token=token,
-                directory=SOCKETS,
-                label=label,
-                spool=spool and SPOOL,
-                spool_name=spool or "",
-                environ={**QUIET, **_variable(shown), **options.env},
-                inherit=True,
-                cwd=options.cwd,
-                lease=options.lease,
-                unattended=options.unattended,
-                login=options.login,
-                login_timeout=LOGIN,
-                guardian=False,
-                foreground=True,
-                seccomp=bpf(),
-                keep_path=True,
-                shared=("/", HOME) if options.overlay else (),
-                bash=choice.bash,
-                runtime=choice.description,
-                needs_ctypes=choice.needs_ctypes,
-            )
-            given = starting_input(build_archive(), msgspec.msgpack.encode(config))
-            started = await start_resident(
-                argv, given, seconds=INSTANCE, afterwards="stays", environ=_variables(options)
-            )
-            watchdog = Watchdog.read(directory)
-        except BaseException:
-            await asyncio.to_thread(remove_tree, str(work))
-            raise
+        """One start of the image, which is a program and its SIF, with the programs of the choice."""
+        options = self.chosen
+        shown = await asyncio.to_thread(resolve_mounts, options.selected_profile, work)
+        environ = {**QUIET, **shown.variables(HOME), **options.env}
+        config = msgspec.structs.replace(choice.configured(config), environ=environ)
+        started = await start_resident(
+            self._command(image, directory, spool, work, shown, choice),
+            resident_input(config),
+            seconds=INSTANCE,
+            afterwards="stays",
+            environ=_variables(options),
+        )
+        watchdog = Watchdog.read(str(directory))
         if watchdog is None or started.socket != f"{SOCKETS}/s":
             if watchdog is not None:
                 await watchdog.ensure_ended(CONTAINER_SECONDS)
@@ -280,18 +257,16 @@ class Apptainer(SocketBackend):
                 f"the resident ended, or listens at {started.socket}, not in {SOCKETS}"
             )
         choice.remember()
-        place = {"watchdog": str(watchdog), "work": str(work), **choice.place}
         return msgspec.structs.replace(
             started,
             socket=f"{directory}/{RESIDENT}/s",
-            place=place,
+            place={"watchdog": str(watchdog), "work": str(work), **choice.place},
             notes=(*shown.notes, *_unlimited(options)),
         )
 
     def _command(
         self,
-        program: str,
-        sif: str,
+        image: Sequence[str],
         directory: Path,
         spool: str | None,
         work: Path,
@@ -304,22 +279,11 @@ class Apptainer(SocketBackend):
         for source, target in choice.mounts:
             _check_path(source, "XDG_CACHE_HOME")
             binds.append((source, f"{target}:ro"))
-        command = [
-            program,
-            "--quiet",
-            "exec",
-            *self._apart(work, shown),
-            "--pwd",
-            "/",
-            *(word for inside in binds for word in ("--bind", ":".join(inside))),
-            sif,
-            choice.python,
-            "-I",
-            "-S",
-            "-c",
-            BOOT,
-        ]
-        overlay = self._options.overlay
+        program, sif = image
+        command = [program, "--quiet", "exec", *self._apart(work, shown), "--pwd", "/"]
+        command += [word for inside in binds for word in ("--bind", ":".join(inside))]
+        command += [sif, choice.python, *BOOT_ARGUMENTS]
+        overlay = self.chosen.overlay
         return watchdog_argv(
             command,
             directory=str(directory),
@@ -331,7 +295,7 @@ class Apptainer(SocketBackend):
 
     def _apart(self, work: Path, shown: ProfileMounts) -> list[str]:
         """Arguments for isolation and limits; makes the container's home."""
-        options = self._options
+        options = self.chosen
         home = Path(options.overlay or work, "home")
         for folder in (home, work / "scratch"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -342,15 +306,9 @@ class Apptainer(SocketBackend):
         ]
         guards += _mounts(shown, home)
         return [
-            "--userns",
-            "--containall",
-            "--no-privs",
-            "--no-mount",
-            "bind-paths,sys",
-            "--workdir",
-            str(work / "scratch"),
-            "--home",
-            f"{home}:{HOME}",
+            *SEPARATE,
+            *("--workdir", str(work / "scratch")),
+            *("--home", f"{home}:{HOME}"),
             *(("--overlay", options.overlay) if options.overlay else ("--writable-tmpfs",)),
             *(() if options.network else ("--net", "--network", "none")),
             *(word for guard in guards for word in ("--mount", guard)),
@@ -415,17 +373,13 @@ def find_program() -> str:
 
 def _mounts(shown: ProfileMounts, home: Path) -> Iterator[str]:
     """Mount arguments for a profile's files; makes the mount points in the home."""
-    for source, path in shown.mounts:
-        for part in (source, path):
+    for source, target in shown.in_home(HOME):
+        for part in (source, target):
             _check_path(part, "credential_files")
-        point = home / INSIDE / path
+        point = home / os.path.relpath(target, HOME)
         point.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         point.mkdir(exist_ok=True) if os.path.isdir(source) else point.touch()
-        yield f"type=bind,source={source},destination={HOME}/{INSIDE}/{path},ro"
-
-
-def _variable(shown: ProfileMounts) -> dict[str, str]:
-    return {VARIABLE: f"{HOME}/{INSIDE}"} if shown.mounts else {}
+        yield f"type=bind,source={source},destination={target},ro"
 
 
 def _check_path(path: str, setting: str) -> None:

@@ -56,23 +56,17 @@ os.wait()
 ready and answer(ready)
 """
 
-# PATH SOCKET WAIT SILENCE: a relay that is connected to the resident's socket and listens at PATH;
-# answers "+" then. It takes bytes in, and hands bytes out to a call that waits up to WAIT seconds.
-# It exits with the resident's side, on request, or after SILENCE seconds without a call.
+# PATH WAIT CODE ARGUMENT…: runs that Python code, which begins a stream, as a child, and a relay that
+# listens at PATH; answers "+" then. The relay writes to the child what calls bring, and passes what
+# the child says to a call that waits up to WAIT seconds. It exits after the child, or on request.
 RELAY = """\
 import select, socket, time
-place, target = sys.argv[1:3]
-wait, silence = map(float, sys.argv[3:])
-stream = socket.socket(socket.AF_UNIX)
-try:
-    stream.connect(target)
-    listener = socket.socket(socket.AF_UNIX)
-    os.umask(0o077)
-    listener.bind(place)
-    listener.listen(16)
-except OSError as error:
-    answer(type(error).__name__.encode())
-    sys.exit()
+place, wait = sys.argv[1], float(sys.argv[2])
+stream, theirs = socket.socketpair()
+os.umask(0o077)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(place)
+listener.listen(16)
 if os.fork():
     answer(b"+")
     os._exit(0)
@@ -80,9 +74,19 @@ os.setsid()
 null = os.open(os.devnull, os.O_RDWR)
 for number in range(3):
     os.dup2(null, number)
+if os.fork() == 0:
+    for number in range(2):
+        os.dup2(theirs.fileno(), number)
+    for end in (stream, theirs, listener):
+        end.close()
+    code = sys.argv[3]
+    sys.argv[1:] = sys.argv[4:]
+    exec(code, {"__name__": "__main__"})
+    os._exit(0)
+theirs.close()
 REST = 2.0  # seconds for a last call to fetch the rest
 MOST, SOON = 4 << 20, 0.003  # bytes of one call, and seconds to wait for more
-waiting, since, until = None, 0.0, time.monotonic() + silence
+waiting, since, until = None, 0.0, float("inf")
 poll = select.poll()
 poll.register(listener, select.POLLIN)
 def hand_out(data):
@@ -110,33 +114,29 @@ def hear(caller):
         stream.sendall(data)
     return False
 try:
-    is_over = False
     while waiting or time.monotonic() < until:
-        if waiting or not is_over:  # without a waiting call, poll for hang-up only
+        if waiting or until == float("inf"):  # without a waiting call, poll for hang-up only
             poll.register(stream, select.POLLIN if waiting else 0)
         else:
             poll.unregister(stream)
         pause = (since + wait if waiting else until) - time.monotonic()
-        found = dict(poll.poll(max(pause, 0) * 1000))
+        found = dict(poll.poll(max(pause, 0) * 1000 if pause < 1e6 else None))
         if stream.fileno() in found:
-            data = stream.recv(1 << 20) if waiting else b"-"
-            if not data:
-                break
             if waiting:
+                data = stream.recv(1 << 20)
+                if not data:
+                    break
                 parts = [b"+", data]
                 while data and sum(map(len, parts)) < MOST and select.select([stream], [], [], SOON)[0]:
                     data = stream.recv(1 << 20)
                     parts.append(data)
                 hand_out(b"".join(parts))
-            elif not is_over:
-                is_over, until = True, time.monotonic() + REST
-        if listener.fileno() in found:
-            until = time.monotonic() + silence
-            if not hear(listener.accept()[0]):
-                break
+            else:
+                until = min(until, time.monotonic() + REST)
+        if listener.fileno() in found and not hear(listener.accept()[0]):
+            break
         if waiting and time.monotonic() - since >= wait:
             hand_out(b"+")
-            until = time.monotonic() + silence
 except OSError:
     pass
 finally:
@@ -171,10 +171,6 @@ class NoAnswer(Exception):
     """A call failed; the message is its output."""
 
 
-class NoPythonThere(NoAnswer):
-    """The environment has no python3, or an older one than 3.8."""
-
-
 def script(python: str, code: str, *arguments: str, given: bytes = b"") -> str:
     """A text for any shell that runs code by that Python there, with `given` as its input."""
     words = shlex.join([python, "-I", "-S", "-c", _BEFORE + code, *arguments])
@@ -192,8 +188,6 @@ def shell_script(text: str, given: bytes) -> str:
 def answered(text: str, code: int) -> bytes:
     """The script's answer. Raises NoAnswer."""
     found = _ANSWER.search(text)
-    if found is None and code == NO_PYTHON_CODE:
-        raise NoPythonThere("there is no python3 >= 3.8")
     if found is None:
         raise NoAnswer(f"{text.strip()[-4000:] or 'it said nothing'} (exit code {code})")
     try:

@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
-import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 from hermetic.contract.limits import CALL
@@ -44,24 +43,16 @@ class BlockingCalls:
         self._begin(do)
         return await future
 
+    async def output(self, text: str) -> tuple[str, int]:
+        """What a script prints, and its exit code. Raises the call's own errors."""
+        return await self.run(lambda: self._call(text))
+
     async def ask(self, text: str) -> bytes:
         """The answer of a script. Raises NoAnswer, and the call's own errors."""
-        return await self.run(lambda: self.ask_now(text))
+        return answered(*await self.output(text))
 
-    async def output(self, text: str) -> str:
-        """What a script of the shell prints. Raises the call's own errors."""
-        return (await self.run(lambda: self._call(text)))[0]
-
-    def ask_now(self, text: str) -> bytes:
-        """The same, for a thread that may wait."""
-        return answered(*self._call(text))
-
-    def tell(self, text: str) -> None:
-        """Runs a script without waiting for it."""
-        self._begin(lambda: self._suppressed(lambda: self._call(text)))
-
-    async def give_up(self, destroy: Callable[[], None], seconds: float) -> None:
-        """Cancels running calls, then destroys; waits for both at most so many seconds."""
+    async def give_up(self, destroy: Callable[[], None]) -> None:
+        """Cancels running calls, waits for their ends, then destroys."""
         before = list(self._threads)
 
         def end() -> None:
@@ -70,9 +61,7 @@ class BlockingCalls:
                 thread.join()
             self._suppressed(destroy)
 
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await asyncio.shield(asyncio.ensure_future(self.run(end)))
+        await self.run(end)
 
     def cancel(self) -> None:
         """Cancels running calls."""
@@ -90,81 +79,48 @@ class BlockingCalls:
             work()
 
 
-def carry(calls: BlockingCalls, python: str, relay: str, size: int) -> socket.socket:
-    """A non-blocking stream whose other end is the relay that listens there. Closing it ends the
-    relay.
+class CallStream:
+    """A stream to a program there, by calls of the relay that runs it."""
 
-    A call runs `python` there and carries at most `size` bytes.
-    """
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    stream = _Stream(calls, python, relay, theirs, size)
-    threading.Thread(target=stream.push, daemon=True, name="hermetic-push").start()
-    threading.Thread(target=stream.pull, daemon=True, name="hermetic-pull").start()
-    return ours
+    def __init__(self, calls: BlockingCalls, python: str, relay: str, size: int) -> None:
+        self.size = size  # bytes of one write
+        self._calls, self._python, self._relay = calls, python, relay
+        self._running: set[asyncio.Future[bytes]] = set()
+        self._has_ended = False
 
+    def __repr__(self) -> str:
+        return f"<CallStream by {self._relay}>"
 
-class _Stream:
-    """The local end of a carried stream.
+    async def write(self, data: bytes) -> None:
+        """One call. Raises NoAnswer when the relay has exited."""
+        await self._say(PUSH, data)
 
-    `push` and `pull` run on threads and end when either side does.
-    """
+    async def read(self) -> bytes:
+        """What the next call brings that brings something; empty at the end."""
+        while True:
+            if (data := await self._say(PULL)) or self._has_ended:
+                return data
 
-    def __init__(
-        self, calls: BlockingCalls, python: str, relay: str, end: socket.socket, size: int
-    ) -> None:
-        self._calls, self._python, self._relay, self._end, self._size = (
-            calls,
-            python,
-            relay,
-            end,
-            size,
-        )
-        self._ended = threading.Semaphore(0)
-        self._is_relayed = True
+    async def close(self) -> None:
+        """Ends the relay; returns when no call is left."""
+        if not self._has_ended:
+            with contextlib.suppress(Exception):  # the program there ends by its silence then
+                await self._calls.ask(script(self._python, SAY, self._relay, LEAVE))
+        await asyncio.gather(*self._running, return_exceptions=True)
 
-    def push(self) -> None:
-        """Carries bytes from here to the relay."""
-        with self._ending(), contextlib.suppress(Exception):
-            while data := self._end.recv(self._size):
-                self._say(PUSH, data)
-        if self._is_relayed:
-            self._calls.tell(script(self._python, SAY, self._relay, LEAVE))
-        self._ended.acquire()
-        self._end.close()
-
-    def pull(self) -> None:
-        """Carries bytes from the relay to here."""
-        with self._ending(), contextlib.suppress(Exception):
-            while True:
-                self._end.sendall(self._say(PULL))
-        self._ended.release()
-
-    def _say(self, verb: str, data: bytes = b"") -> bytes:
-        """Raises NoAnswer when the relay is gone."""
-        overdue = threading.Timer(CALL, self._give_up)
-        overdue.daemon = True
-        overdue.start()
+    async def _say(self, verb: str, data: bytes = b"") -> bytes:
+        text = script(self._python, SAY, self._relay, verb, given=data)
+        # shielded: the thread of a call that nothing waits for goes on
+        call = asyncio.ensure_future(self._calls.ask(text))
+        self._running.add(call)
+        call.add_done_callback(self._running.discard)
         try:
-            said = self._calls.ask_now(script(self._python, SAY, self._relay, verb, given=data))
-        finally:
-            overdue.cancel()
-        if not said.startswith(b"+"):
-            self._is_relayed = False
+            async with asyncio.timeout(CALL):
+                said = await asyncio.shield(call)
+        except TimeoutError:
+            self._calls.cancel()
+            raise
+        self._has_ended = self._has_ended or not said.startswith(b"+")
+        if self._has_ended and verb == PUSH:
             raise NoAnswer("the relay has ended")
         return said[1:]
-
-    def _give_up(self) -> None:
-        self._calls.cancel()
-        self._shut()
-
-    @contextlib.contextmanager
-    def _ending(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            self._shut()
-
-    def _shut(self) -> None:
-        with contextlib.suppress(OSError):
-            self._end.shutdown(socket.SHUT_RDWR)

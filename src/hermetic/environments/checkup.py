@@ -1,11 +1,12 @@
 """Checks of programs that a kind of environment needs, for `hermetic doctor`."""
 
-import asyncio
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 
 from hermetic.contract.environment import Finding
 from hermetic.contract.errors import NotInstalled
+from hermetic.environments.starting import run_program
 
 PROBE_SECONDS = 2.0
 
@@ -44,19 +45,10 @@ async def probe(
     argv: Sequence[str], *, seconds: float = PROBE_SECONDS, environ: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
     """Exit code and last line of a program's output; 124 after a timeout."""
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env=None if environ is None else dict(environ),
-    )
     try:
-        async with asyncio.timeout(seconds):
-            said, _ = await process.communicate()
+        done = await run_program(argv, seconds=seconds, environ=environ or os.environ)
     except TimeoutError:
-        process.kill()
-        await process.wait()
         return 124, f"{argv[0]}: no answer within {seconds:g} s"
-    lines = said.decode("utf-8", "replace").strip().splitlines()
-    return process.returncode or 0, lines[-1] if lines else ""
+    output = done.output.decode("utf-8", "replace").strip()
+    lines = (output or done.errors if done.code == 0 else done.errors or output).splitlines()
+    return done.code, lines[-1] if lines else ""

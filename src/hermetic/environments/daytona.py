@@ -20,15 +20,8 @@ from typing import Annotated, Any
 import msgspec
 
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
-from hermetic.environments.clouds.backend import (
-    KEPT,
-    PROXIES,
-    CloudBackend,
-    CloudOptions,
-    Gone,
-    NewSandbox,
-    Ran,
-)
+from hermetic.environments.clouds.backend import PROXIES, CloudBackend, CloudOptions
+from hermetic.environments.clouds.hosted import KEPT, Gone, NewSandbox, Ran
 from hermetic.environments.clouds.stream import CLOSING_SECONDS
 from hermetic.environments.options import MissingOption
 

@@ -29,8 +29,9 @@ from hermetic.contract.errors import (
     NotInstalled,
     Unreachable,
 )
-from hermetic.contract.limits import START as RESIDENT_START
-from hermetic.environments.clouds.backend import ID, PROXIES, ROOT, CloudBackend, Gone, Ran
+from hermetic.contract.limits import START
+from hermetic.environments.clouds.backend import PROXIES, CloudBackend
+from hermetic.environments.clouds.hosted import ID, ROOT, Gone, Ran
 from hermetic.environments.options import MissingOption
 from hermetic.environments.pods.api import ApiFailure, config_path, connected
 from hermetic.environments.pods.manifest import KubernetesOptions, check
@@ -165,9 +166,9 @@ class Kubernetes(CloudBackend):
             config, foreground=is_main, guardian=not is_main, own_cgroup=True, home=HOME
         )
 
-    async def boot(self, sandbox: Pod, line: str, given: bytes) -> Ran:
+    async def boot(self, sandbox: Pod, python: str, given: bytes) -> Ran:
         """As the main process of the pod, or beside it."""
-        return await sandbox.boot(line, given, RESIDENT_START)
+        return await sandbox.boot(python, given, START)
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A stream to the resident.

@@ -6,27 +6,24 @@ from typing import Any
 
 import msgspec
 
-from hermetic.contract.environment import EnvironmentRecord, Isolation, ResidentConfig, Started
+from hermetic.contract.environment import EnvironmentRecord, Isolation, Started
 from hermetic.contract.errors import ConfigError, InvalidArgument
-from hermetic.contract.limits import LEASE, LOGIN, UNATTENDED
-from hermetic.contract.variables import fault_of, is_text
+from hermetic.contract.variables import is_text
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.local_resident import (
     end_local_resident,
     has_local_resident_ended,
-    new_resident_id,
     start_local_resident,
 )
-from hermetic.environments.options import Lease, Seconds, read_options
+from hermetic.environments.options import Options, resident_config
 from hermetic.environments.profile import VARIABLE, HomeMode, at_home, home_of, select_profile
 from hermetic.environments.unix_socket import SocketBackend
 
 
-class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
+class LocalOptions(Options, frozen=True, kw_only=True):
     """The options of `local`."""
 
     cwd: str | None = None  # None: the opener's
-    env: dict[str, str] = {}  # variables besides the opener's
     # names of variables to pass on although they look like credentials
     passthrough: tuple[str, ...] = ()
     home: HomeMode = (
@@ -34,9 +31,6 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True):
         "auto"
     )
     profile: str | None = None  # a name, or a directory as a whole path
-    lease: Lease = LEASE
-    unattended: Seconds = UNATTENDED
-    login: bool = True  # take the user's profile in
     # files that a login shell reads besides the profile
     init_files: tuple[str, ...] = ("~/.bashrc",)
 
@@ -46,15 +40,14 @@ class Local(SocketBackend):
 
     kind = "local"
     option_shape = LocalOptions
-    _options: LocalOptions
+    chosen: LocalOptions
     identity = ("home", "profile")  # a task that runs with another home is not reused
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        chosen = read_options(self.kind, LocalOptions, options)
-        if fault := fault_of(chosen.env):
-            raise ConfigError(fault, setting="env")
+        super().__init__(options)
+        chosen = self.chosen
         mode: HomeMode = "real" if chosen.home == "auto" and chosen.profile is None else chosen.home
-        self._options = msgspec.structs.replace(
+        self.chosen = msgspec.structs.replace(
             chosen,
             cwd=_whole_path(chosen.cwd or "."),
             home="profile" if mode == "auto" else mode,
@@ -70,22 +63,19 @@ class Local(SocketBackend):
         self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
     ) -> Started:
         """Starts a resident on this machine. Raises EnvironmentUnavailable."""
-        options = self._options
+        options = self.chosen
         shown = {VARIABLE: options.profile} if options.profile else {}
         opener = {**at_home(os.environ, home_of(options.home, options.profile)), **shown}
-        config = ResidentConfig(
-            id=new_resident_id(id),
+        config = resident_config(
+            options,
+            id=id,
             token=token,
+            label=label,
             directory=directory,
             spool=spool,
-            label=label,
             cwd=_directory(options.cwd or "."),
             environ=child_environment(opener, passthrough=options.passthrough, extra=options.env),
-            lease=options.lease,
-            unattended=options.unattended,
-            login=options.login,
-            login_timeout=LOGIN,
-            guardian=True,
+            inherit=False,
             init_files=options.init_files,
             keep_path=True,
         )

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import secrets
 import signal
 import sys
 import time
@@ -27,11 +26,6 @@ from hermetic.registry.host_process import (
 
 GUARDIAN = "hermetic-guardian"[:15]  # as the kernel names its process
 PATIENCE = 2.0  # seconds for a resident that was asked to end
-
-
-def new_resident_id(id: str) -> str:
-    """The id of a new resident: a task's next resident has another."""
-    return f"{id}.{secrets.token_hex(4)}"
 
 
 async def start_local_resident(config: ResidentConfig) -> Started:

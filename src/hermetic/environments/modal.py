@@ -18,14 +18,8 @@ from typing import Any
 import msgspec
 
 from hermetic.contract.errors import ConfigError
-from hermetic.environments.clouds.backend import (
-    PROXIES,
-    CloudBackend,
-    CloudOptions,
-    Gone,
-    NewSandbox,
-    Ran,
-)
+from hermetic.environments.clouds.backend import PROXIES, CloudBackend, CloudOptions
+from hermetic.environments.clouds.hosted import Gone, NewSandbox, Ran
 from hermetic.environments.options import MissingOption
 from hermetic.environments.profile import data_directory
 from hermetic.registry.file_lock import locked

@@ -1,15 +1,22 @@
-"""Validation of a backend's options; errors name the valid ones."""
+"""Options of backends: what all kinds have in common, validation, and a resident's configuration by
+them. Errors name the valid options.
+"""
 
 import difflib
 import math
 import os
+import secrets
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
+from hermetic.contract.environment import ResidentConfig
 from hermetic.contract.errors import ConfigError
-from hermetic.contract.variables import is_text
+from hermetic.contract.limits import LEASE, LOGIN, UNATTENDED
+from hermetic.contract.variables import fault_of, is_text
+from hermetic.environments.child_environment import child_environment
+from hermetic.environments.profile import SelectedProfile, select_profile
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -17,6 +24,84 @@ LEAST_LEASE = 0.1  # seconds; a new resident has to live until its opener has at
 
 Lease = Annotated[float, msgspec.Meta(ge=LEAST_LEASE)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of every kind."""
+
+    # variables of commands, besides those of the environment
+    env: dict[str, str] = {}
+    lease: Lease = LEASE
+    unattended: Seconds = UNATTENDED
+    login: bool = True  # read the login profile
+
+
+class RuntimeOptions(Options, frozen=True, kw_only=True):
+    """The options of kinds whose environment may lack a fitting Python or bash."""
+
+    # whose Python and bash: "image" (the environment's own), "portable", a portable runtime's path,
+    # or "auto": the portable ones where the environment lacks one
+    runtime: str = "auto"
+
+
+class ProfileOptions(RuntimeOptions, frozen=True, kw_only=True):
+    """The options of kinds in which the files of a profile are shown, or to which they are copied."""
+
+    # of the profile: in ~/.hermetic there, read-only or never copied back
+    credential_files: tuple[str, ...] = ()
+    profile: str | None = None  # whose files and skills: a name, or an absolute path
+    setup: str | None = None  # shell text that a new environment runs first, in its own shell
+
+    @property
+    def selected_profile(self) -> SelectedProfile:
+        """The profile, once the options are read."""
+        return SelectedProfile(self.profile, self.credential_files)
+
+
+def new_resident_id(id: str) -> str:
+    """The id of a new resident: an environment's next resident has another."""
+    return f"{id}.{secrets.token_hex(4)}"
+
+
+class OptionsBackend:
+    """Part of a backend that validates and reports its options."""
+
+    kind: str
+    option_shape: ClassVar[type[msgspec.Struct]]
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.chosen: Any = read_options(self.kind, self.option_shape, options)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options, defaults filled in."""
+        return msgspec.structs.asdict(self.chosen)
+
+
+def resident_config(
+    options: Options, *, id: str, token: bytes, label: str, **fields: Any
+) -> ResidentConfig:
+    """The configuration of a new resident of the environment `id`, by the options of its kind.
+
+    Without `fields`, which come on top, it is that of a resident on another machine: it makes its
+    directories itself, inherits variables, and has a guardian.
+    """
+    defaults = {
+        "id": new_resident_id(id),
+        "token": token,
+        "label": label,
+        "directory": "",
+        "spool": None,
+        "cwd": getattr(options, "cwd", None),
+        "environ": child_environment({}, extra=options.env),
+        "inherit": True,
+        "guardian": True,
+        "lease": options.lease,
+        "unattended": options.unattended,
+        "login": options.login,
+        "login_timeout": LOGIN,
+    }
+    return ResidentConfig(**{**defaults, **fields})
 
 
 class UnknownOption(ConfigError):
@@ -53,12 +138,32 @@ def read_options(kind: str, shape: type[T], options: Mapping[str, Any]) -> T:
         if field.required and field.name not in options:
             raise MissingOption(kind, field.name)
     try:
-        return msgspec.convert({name: _plain(value) for name, value in options.items()}, shape)
+        chosen = msgspec.convert({name: _plain(value) for name, value in options.items()}, shape)
     except msgspec.ValidationError as error:
         name = str(error).partition("`$.")[2].partition("`")[0].partition("[")[0]
         raise ConfigError(
             f"option {name!r} of {kind!r} does not fit: {error}", setting=name
         ) from None
+    return msgspec.structs.replace(chosen, **_resolved(chosen))
+
+
+def _resolved(chosen: Any) -> dict[str, Any]:
+    """The options that mean the same for every kind, with whole paths and variables as text."""
+    found: dict[str, Any] = {}
+    if hasattr(chosen, "env"):
+        found["env"] = {name: _as_text(value) for name, value in sorted(chosen.env.items())}
+        if fault := fault_of(found["env"]):
+            raise ConfigError(fault, setting="env")
+    if isinstance(chosen, ProfileOptions):
+        selected = select_profile(chosen.profile, chosen.credential_files)
+        found["profile"], found["credential_files"] = selected
+    if hasattr(chosen, "sync"):
+        found["sync"] = synced_directories(chosen.sync)
+    return found
+
+
+def _as_text(value: str | bool | int | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -66,6 +66,14 @@ class ProfileMounts(NamedTuple):
     mounts: tuple[tuple[str, str], ...] = ()  # absolute path here → path below INSIDE
     notes: tuple[str, ...] = ()
 
+    def in_home(self, home: str) -> list[tuple[str, str]]:
+        """Absolute path here → absolute path inside."""
+        return [(source, f"{home}/{INSIDE}/{path}") for source, path in self.mounts]
+
+    def variables(self, home: str) -> dict[str, str]:
+        """Variables of commands that name the mounts."""
+        return {VARIABLE: f"{home}/{INSIDE}"} if self.mounts else {}
+
 
 class SelectedProfile(NamedTuple):
     """A selected profile: its directory, if any, and the names of its credential files."""

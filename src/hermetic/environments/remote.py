@@ -4,23 +4,21 @@ All such calls run Python code there: the environment's own Python, or that of t
 which is uploaded where the environment lacks a fitting Python or bash.
 """
 
-import asyncio
 import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from hermetic.contract.environment import EnvironmentRecord, ResidentConfig, Started
 from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import CONNECT, START
 from hermetic.environments.bridge import BRIDGE, bridged
+from hermetic.environments.options import resident_config
 from hermetic.environments.runtime.store import ADVICE
 from hermetic.environments.runtime.upload import UploadChoice
-from hermetic.environments.starting import StartFailed, start_resident
+from hermetic.environments.starting import StartFailed, run_program, start_resident
 from hermetic.environments.unix_socket import SocketBackend
-from hermetic.link.archive import BOOT, NO_PYTHON_CODE, build_archive, starting_input
+from hermetic.link.archive import BOOT, NO_PYTHON_CODE
 from hermetic.registry.records import check_own, is_own_directory
 
 ANSWER = CONNECT + 5.0  # seconds for a quick call
@@ -129,45 +127,34 @@ class RemoteBackend(SocketBackend):
             else EnvironmentUnavailable(f"{self}: {error}")
         )
 
-    # -- for subclasses
+    # -- the backend
+    async def start(
+        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
+    ) -> Started:
+        """Starts a resident there, in a directory of its own. Raises EnvironmentUnavailable."""
+        config = resident_config(self.chosen, id=id, token=token, label=label, arrival=ANSWER)
+        return await self.start_there(config, self.chosen.runtime)
+
     async def start_there(self, config: ResidentConfig, runtime: str) -> Started:
         """Starts a resident in a directory of its own there. `runtime` is as in RuntimeChoice.
 
         Raises EnvironmentUnavailable.
         """
         choice = UploadChoice(runtime, str(self), ask=self._ask, size=PART_BYTES, subject=str(self))
-        while True:
-            try:
-                await choice.prepare()
-            except CallFailed as error:
-                if error.exit_code in NO_SHELL_CODES:
-                    raise EnvironmentUnavailable(
-                        f"{self}: no shell can be started there; {ADVICE}. {error}"
-                    ) from error
-                raise self.explained(error, may_pass=True) from error
-            given = starting_input(
-                build_archive(), msgspec.msgpack.encode(choice.configured(config))
-            )
-            try:
-                started = await self.boot(python_line(BOOT, python=choice.python), given)
-                break
-            except StartFailed as error:
-                if not choice.learn(error):
-                    raise self.explained(error, may_pass=False) from error
-        choice.remember()
-        own = os.path.dirname(started.socket)
-        if os.path.basename(own) != config.id or (
-            started.spool and os.path.basename(started.spool) != config.id
-        ):
-            raise EnvironmentUnavailable(
-                f"{self}: the resident says that it is at {started.socket}"
-            )
-        place = {"directory": own, "spool": started.spool or "", **choice.place}
-        return msgspec.structs.replace(started, place=place)
+        try:
+            return await choice.start(config, self.boot)
+        except CallFailed as error:
+            if error.exit_code in NO_SHELL_CODES:
+                raise EnvironmentUnavailable(
+                    f"{self}: no shell can be started there; {ADVICE}. {error}"
+                ) from error
+            raise self.explained(error, may_pass=True) from error
+        except StartFailed as error:
+            raise self.explained(error, may_pass=False) from error
 
-    async def boot(self, line: str, given: bytes) -> Started:
-        """Runs the shell line that starts a resident there, with that input. Raises StartFailed."""
-        argv = self.line_argv(line)
+    async def boot(self, python: str, given: bytes) -> Started:
+        """Starts a resident there by this Python, with that input. Raises StartFailed."""
+        argv = self.line_argv(python_line(BOOT, python=python))
         return await start_resident(argv, given, seconds=START, environ=self.environ(), after=MARK)
 
     async def _ask(self, script: str, given: bytes) -> str:
@@ -233,26 +220,13 @@ class RemoteBackend(SocketBackend):
 
     async def _run(self, argv: Sequence[str], *, seconds: float, given: bytes = b"") -> bytes:
         """Runs a call to its end; its output. Raises CallFailed, EnvironmentUnavailable."""
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            env=self.environ(),
-        )
         try:
-            async with asyncio.timeout(seconds):
-                output, said = await process.communicate(given)
-        except BaseException as error:
-            process.kill()
-            await process.wait()
-            if isinstance(error, TimeoutError):
-                raise EnvironmentUnavailable(f"no answer within {seconds:g} s") from None
-            raise
-        if process.returncode != 0:
-            raise CallFailed(said.decode("utf-8", "replace").strip(), process.returncode)
-        return output
+            done = await run_program(argv, seconds=seconds, given=given, environ=self.environ())
+        except TimeoutError:
+            raise EnvironmentUnavailable(f"no answer within {seconds:g} s") from None
+        if done.code != 0:
+            raise CallFailed(done.errors, done.code)
+        return done.output
 
 
 def python_line(code: str, *arguments: str, python: str) -> str:

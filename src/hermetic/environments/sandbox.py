@@ -13,22 +13,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hermetic.contract.environment import (
-    EnvironmentRecord,
-    Finding,
-    Isolation,
-    ResidentConfig,
-    Started,
-)
+from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, Started
 from hermetic.contract.errors import (
-    ConfigError,
     EnvironmentUnavailable,
     InvalidArgument,
     NotInstalled,
     Unsupported,
 )
-from hermetic.contract.limits import LEASE, LOGIN, START, UNATTENDED
-from hermetic.contract.variables import fault_of
+from hermetic.contract.limits import START
 from hermetic.environments.checkup import missing, probe
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.isolation.bubblewrap import (
@@ -61,20 +53,12 @@ from hermetic.environments.isolation.workspace import (
     unguard,
     unprotected,
 )
-from hermetic.environments.options import Lease, Seconds, read_options
-from hermetic.environments.profile import INSIDE as INSIDE_HOME
-from hermetic.environments.profile import (
-    VARIABLE,
-    ProfileMounts,
-    credential_notes,
-    resolve_mounts,
-    select_profile,
-)
+from hermetic.environments.options import ProfileOptions, resident_config
+from hermetic.environments.profile import ProfileMounts, credential_notes, resolve_mounts
 from hermetic.environments.runtime.choice import RuntimeChoice
-from hermetic.environments.starting import start_resident
+from hermetic.environments.starting import BOOT_ARGUMENTS, resident_input, start_resident
 from hermetic.environments.unix_socket import SocketBackend
 from hermetic.environments.watchdog import Watchdog, watchdog_argv
-from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.registry.host_process import PASSED, HostProcess
 from hermetic.registry.private import spool_base
 from hermetic.registry.records import check_own, runtime_root
@@ -113,7 +97,7 @@ Bytes = Annotated[int, msgspec.Meta(ge=64 << 20)]
 Count = Annotated[int, msgspec.Meta(ge=16)]
 
 
-class SandboxOptions(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxOptions(ProfileOptions, frozen=True, kw_only=True):
     """The options of `sandbox`."""
 
     # the one directory that commands may write to; None: the opener's cwd
@@ -125,19 +109,9 @@ class SandboxOptions(msgspec.Struct, frozen=True, kw_only=True):
     # paths in the workspace that no command can change or make
     protect: tuple[str, ...] = PROTECTED
     readable: tuple[str, ...] = ()  # more of this machine's directories to see
-    credential_files: tuple[str, ...] = ()  # of the profile: mounted read-only below ~/.hermetic
-    # profile whose files and skills are mounted: a name, or an absolute path
-    profile: str | None = None
-    # whose Python and bash: this machine's own ("image" too), "portable", or a runtime's path
-    runtime: str = "auto"
-    env: dict[str, str] = {}  # variables besides the opener's
     passthrough: tuple[
         str, ...
     ] = ()  # names of variables to pass on although they look like credentials or name sockets
-    lease: Lease = LEASE
-    unattended: Seconds = UNATTENDED
-    login: bool = True  # take the system's profile in
-    setup: str | None = None  # run once when it is new
 
 
 class SandboxFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,21 +129,17 @@ class Sandbox(SocketBackend):
 
     kind = "sandbox"
     option_shape = SandboxOptions
-    _options: SandboxOptions
+    chosen: SandboxOptions
     # a task that runs with other values of these is not reused
     identity = ("credential_files", "profile")
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        chosen = read_options(self.kind, SandboxOptions, options)
-        if fault := fault_of(chosen.env):
-            raise ConfigError(fault, setting="env")
+        super().__init__(options)
+        chosen = self.chosen
         self._asked = frozenset(options)
         self._workspace = real_directory(chosen.workspace or ".", "workspace")
-        self._profile = select_profile(chosen.profile, chosen.credential_files)
-        self._options = msgspec.structs.replace(
+        self.chosen = msgspec.structs.replace(
             chosen,
-            credential_files=self._profile.credential_files,
-            profile=self._profile.directory,
             workspace=self._workspace,
             cwd=os.path.normpath(os.path.join(self._workspace, chosen.cwd or "")),
             readable=tuple(real_directory(path, "readable") for path in chosen.readable),
@@ -206,30 +176,28 @@ class Sandbox(SocketBackend):
             separate_files=True,
             separate_processes=True,
             separate_user=False,
-            separate_network=not self._options.network,
+            separate_network=not self.chosen.network,
             shared_paths=(self._workspace,),
-            mounts=(self._workspace, *self._options.readable, *SYSTEM),
+            mounts=(self._workspace, *self.chosen.readable, *SYSTEM),
             notes=self._notes(),
         )
 
     def _notes(self) -> tuple[str, ...]:
-        free = unprotected(self._workspace, self._options.protect)
-        protected = (
-            ", ".join(path for path in self._options.protect if path not in free) or "nothing"
-        )
+        free = unprotected(self._workspace, self.chosen.protect)
+        protected = ", ".join(path for path in self.chosen.protect if path not in free) or "nothing"
         notes = [
             f"no disk quota: commands can fill the disk of {self._workspace}",
             "no limit on processor time",
             f"of {self._workspace} only {protected} is read-only: look at what else lies there before you run it, such "
             "as .envrc, .vscode, a Makefile, or a repository inside it",
-            *credential_notes(self._options.credential_files),
+            *credential_notes(self.chosen.credential_files),
         ]
         if free:
             notes.append(
                 f"{', '.join(free)} did not exist in {self._workspace}: what commands make there is theirs, and "
                 "programs on this side obey it; look at it before you run git"
             )
-        if self._options.network:
+        if self.chosen.network:
             notes.append(
                 "the network is this machine's own: its ports, its neighbours and metadata services answer"
             )
@@ -257,29 +225,44 @@ class Sandbox(SocketBackend):
         """
         program = find_program()
         self._check_paths()
-        shown = (
-            ProfileMounts()
-            if self._profile.directory is None
-            else await asyncio.to_thread(resolve_mounts, self._profile, Path(directory))
-        )
-        choice = RuntimeChoice(self._options.runtime, self.kind)
+        profile = self.chosen.selected_profile
+        shown = await asyncio.to_thread(resolve_mounts, profile, Path(directory))
+        choice = RuntimeChoice(self.chosen.runtime, self.kind)
+        choice.do_without_ctypes()
         await choice.prepare()
         kept = SandboxFiles(directory=directory, spool=spool, lock=_lock_of(self._workspace))
         try:
             with shared(kept.lock) as lock:
-                guards = guard(self._workspace, self._options.protect, lock)
+                guards = guard(self._workspace, self.chosen.protect, lock)
                 cgroup = self._cgroup(id)
                 kept = msgspec.structs.replace(kept, cgroups=cgroup.directories)
                 limits = self._limits(cgroup)
                 bwrap = self._bwrap(
                     program, self._view(kept, guards, cgroup, shown, choice), limits, choice
                 )
-                given = self._given(
-                    cgroup, shown, choice, id=id, token=token, spool=spool, label=label
+                config = resident_config(
+                    self.chosen,
+                    id=id,
+                    token=token,
+                    label=label,
+                    environ=self._environ(shown),
+                    inherit=False,
+                    directory=INSIDE,
+                    spool=spool and SPOOL,
+                    spool_name=spool or "",
+                    guardian=False,
+                    foreground=True,
+                    own_cgroup=cgroup.memory is not None,
+                    shared=(self._workspace,),
+                    keep_path=True,
+                    own_sockets=self.chosen.network and can_keep_own_sockets(),
                 )
-                argv = _watched(kept, bwrap)
                 said = await start_resident(
-                    argv, given, seconds=START, afterwards="stays", passed=lock
+                    _watched(kept, bwrap),
+                    resident_input(choice.configured(config)),
+                    seconds=START,
+                    afterwards="stays",
+                    passed=lock,
                 )
             kept = _with_processes(kept)
             return _checked(said, kept, choice, (*shown.notes, *limits.notes))
@@ -307,9 +290,9 @@ class Sandbox(SocketBackend):
     def _check_paths(self) -> None:
         private = [str(runtime_root()), *([str(base)] if (base := spool_base()) else [])]
         check_shared(self._workspace, "workspace", private)
-        for path in self._options.readable:
+        for path in self.chosen.readable:
             check_shared(path, "readable", private, is_writable=False)
-        cwd = self._options.cwd or self._workspace
+        cwd = self.chosen.cwd or self._workspace
         if not os.path.isdir(cwd) or not lies_in(os.path.realpath(cwd), self._workspace):
             raise InvalidArgument(
                 f"cwd {cwd!r} is no directory in the workspace {self._workspace}", argument="cwd"
@@ -317,7 +300,7 @@ class Sandbox(SocketBackend):
 
     def _cgroup(self, id: str) -> Cgroup:
         name = f"hermetic-{id}-{secrets.token_hex(4)}"
-        return make_cgroup(name, memory_bytes=self._options.memory_bytes, pids=self._options.pids)
+        return make_cgroup(name, memory_bytes=self.chosen.memory_bytes, pids=self.chosen.pids)
 
     def _limits(self, cgroup: Cgroup) -> ProcessLimits:
         """Limits besides the cgroup.
@@ -325,7 +308,7 @@ class Sandbox(SocketBackend):
         Raises Unsupported for an option that the caller set and nothing enforces.
         """
         limits = limits_besides(
-            cgroup, memory_bytes=self._options.memory_bytes, pids=self._options.pids
+            cgroup, memory_bytes=self.chosen.memory_bytes, pids=self.chosen.pids
         )
         if ignored := sorted(self._asked.intersection(limits.missing)):
             raise Unsupported(
@@ -350,19 +333,16 @@ class Sandbox(SocketBackend):
         return View(
             workspace=self._workspace,
             guards=guards,
-            readable=self._options.readable,
+            readable=self.chosen.readable,
             home=_home(),
-            network=self._options.network,
+            network=self.chosen.network,
             settings=settings,
             place=place,
             spool=kept.spool,
             memory_cgroup=cgroup.memory,
             devices=self._devices(kept.directory),
-            memory_bytes=self._options.memory_bytes,
-            shown=[
-                *choice.mounts,
-                *((source, f"{_home()}/{INSIDE_HOME}/{path}") for source, path in shown.mounts),
-            ],
+            memory_bytes=self.chosen.memory_bytes,
+            shown=[*choice.mounts, *shown.in_home(_home())],
         )
 
     def _devices(self, directory: str) -> str | None:
@@ -383,67 +363,18 @@ class Sandbox(SocketBackend):
         )
         if installation is not None:
             view = msgspec.structs.replace(view, readable=(*view.readable, installation))
-        apart = namespaces(program, network=view.network)
-        argv = [
-            program,
-            *apart,
-            *DESCRIPTORS,
-            *mounts(view),
-            "--",
-            *limits.argv,
-            python,
-            "-I",
-            "-S",
-            "-c",
-            BOOT,
-        ]
+        apart = [*namespaces(program, network=view.network), *DESCRIPTORS, *mounts(view)]
+        argv = [program, *apart, "--", *limits.argv, python, *BOOT_ARGUMENTS]
         return argv if view.devices is None else with_read_only_devices(argv, view.devices)
 
-    def _given(
-        self,
-        cgroup: Cgroup,
-        shown: ProfileMounts,
-        choice: RuntimeChoice,
-        *,
-        id: str,
-        token: bytes,
-        spool: str | None,
-        label: str,
-    ) -> bytes:
-        """The resident's input."""
-        options = self._options
+    def _environ(self, shown: ProfileMounts) -> dict[str, str]:
+        """The variables of commands."""
+        passed = self.chosen.passthrough
         opener = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in NOT_PASSED - {*options.passthrough}
+            name: value for name, value in os.environ.items() if name not in NOT_PASSED - {*passed}
         }
-        told_where = {VARIABLE: f"{_home()}/{INSIDE_HOME}"} if shown.mounts else {}
-        environ = child_environment(
-            opener, passthrough=options.passthrough, extra={**told_where, **options.env}
-        )
-        config = ResidentConfig(
-            id=f"{id}.{secrets.token_hex(4)}",
-            token=token,
-            directory=INSIDE,
-            spool=None if spool is None else SPOOL,
-            environ={**environ, "HOME": _home()},
-            cwd=options.cwd or self._workspace,
-            lease=options.lease,
-            unattended=options.unattended,
-            login=options.login,
-            login_timeout=LOGIN,
-            guardian=False,
-            label=label,
-            foreground=True,
-            own_cgroup=cgroup.memory is not None,
-            shared=(self._workspace,),
-            keep_path=True,
-            spool_name=spool or "",
-            bash=choice.bash,
-            runtime=choice.description,
-            own_sockets=options.network and can_keep_own_sockets(),
-        )
-        return starting_input(build_archive(), msgspec.msgpack.encode(config))
+        extra = {**shown.variables(_home()), **self.chosen.env}
+        return {**child_environment(opener, passthrough=passed, extra=extra), "HOME": _home()}
 
 
 def _checked(

@@ -25,20 +25,23 @@ from hermetic.contract.environment import (
     EnvironmentRecord,
     Finding,
     Isolation,
-    ResidentConfig,
     Started,
 )
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled, Unreachable
-from hermetic.contract.limits import LEASE, LIFETIME, LOGIN, START, UNATTENDED
-from hermetic.contract.variables import fault_of
+from hermetic.contract.limits import LIFETIME, START
 from hermetic.environments import slurm_jobs
 from hermetic.environments.checkup import missing, try_program
-from hermetic.environments.child_environment import child_environment
-from hermetic.environments.local_resident import new_resident_id
-from hermetic.environments.options import Lease, Seconds, check_word, read_options
-from hermetic.environments.remote import MARK, NO_SHELL_CODES, RemoteBackend
+from hermetic.environments.options import (
+    OptionsBackend,
+    RuntimeOptions,
+    Seconds,
+    check_word,
+    resident_config,
+)
+from hermetic.environments.remote import MARK, NO_SHELL_CODES, RemoteBackend, python_line
 from hermetic.environments.slurm_jobs import HOPELESS, JobState, own_environ
 from hermetic.environments.starting import StartFailed, start_resident
+from hermetic.link.archive import BOOT
 from hermetic.registry.records import check_own, runtime_root, tag_of
 
 log = logging.getLogger("hermetic")
@@ -95,7 +98,7 @@ exit "$(cat "$d/$own/code")"
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class SlurmOptions(msgspec.Struct, frozen=True, kw_only=True):
+class SlurmOptions(RuntimeOptions, frozen=True, kw_only=True):
     """The options of `slurm`. Those without a value are left to the cluster."""
 
     # run by apptainer on the node: a .sif there, docker://NAME; empty: commands run on the node
@@ -117,22 +120,17 @@ class SlurmOptions(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str = "/tmp"  # directory of the node for sockets and a container's files
     network: bool = True  # of a container: the node's; False: none
     cwd: str = "~"
-    env: dict[str, str] = {}  # variables besides those of the job
     pending: Seconds = 600.0  # for the job to begin
     lifetime: Annotated[float, msgspec.Meta(ge=60)] = LIFETIME  # the job's time limit
-    lease: Lease = LEASE
-    unattended: Seconds = UNATTENDED
-    login: bool = True  # take the profile there in
     setup: str | None = None  # run once in the new environment's own shell
-    # whose Python and bash: the node's or image's, ours, or ours where it lacks one
-    runtime: str = "auto"
 
 
-class Slurm:
+class Slurm(OptionsBackend):
     """Commands run in a job of their own, on the node or in a container there."""
 
     kind = "slurm"
     option_shape = SlurmOptions
+    chosen: SlurmOptions
     identity = (
         "image",
         "partition",
@@ -152,9 +150,7 @@ class Slurm:
     answers_within = 30.0
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self.chosen = read_options(self.kind, SlurmOptions, options)
-        if fault := fault_of(self.chosen.env):
-            raise ConfigError(fault, setting="env")
+        super().__init__(options)
         for name in (
             "partition",
             "account",
@@ -173,11 +169,6 @@ class Slurm:
                 "network=False needs an image: the node's own network is not closed",
                 setting="network",
             )
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """All options, defaults filled in."""
-        return msgspec.structs.asdict(self.chosen)
 
     @property
     def isolation(self) -> Isolation:
@@ -223,21 +214,13 @@ class Slurm:
         Raises EnvironmentUnavailable, and leaves no job.
         """
         slurm_jobs.need_programs()
-        chosen, tag, life = self.chosen, tag_of(runtime_root()), new_resident_id(id)
-        config = ResidentConfig(
-            id=life,
+        chosen, tag = self.chosen, tag_of(runtime_root())
+        config = resident_config(
+            chosen,
+            id=id,
             token=token,
-            directory="",
-            spool=None,
             label=label,
-            cwd=chosen.cwd,
             make_cwd=True,
-            environ=child_environment({}, extra=chosen.env),
-            inherit=True,
-            lease=chosen.lease,
-            unattended=chosen.unattended,
-            login=chosen.login,
-            login_timeout=LOGIN,
             guardian=False,
             foreground=True,
             arrival=START,
@@ -248,7 +231,7 @@ class Slurm:
         state = JobState("")
         try:
             words = [
-                f"--job-name=hermetic-{life}",
+                f"--job-name=hermetic-{config.id}",
                 f"--comment={slurm_jobs.comment(tag, id)}",
                 *self._arguments(),
             ]
@@ -382,7 +365,7 @@ class JobNode(RemoteBackend):
     """
 
     def __init__(self, options: SlurmOptions, job: str, node: str) -> None:
-        self._options: SlurmOptions = options
+        self.chosen: SlurmOptions = options
         self._job, self._node = job, node
 
     def __str__(self) -> str:
@@ -395,11 +378,12 @@ class JobNode(RemoteBackend):
     def line_argv(self, line: str) -> list[str]:
         """A step that runs a shell line in the container, or on the node."""
         return slurm_jobs.step(
-            self._job, self._node, f"{self._options.prelude}\n{self._inside(line)}"
+            self._job, self._node, f"{self.chosen.prelude}\n{self._inside(line)}"
         )
 
-    async def boot(self, line: str, given: bytes) -> Started:
+    async def boot(self, python: str, given: bytes) -> Started:
         """Through the batch script, so that the resident is in the foreground of the job."""
+        line = python_line(BOOT, python=python)
         own, inside = secrets.token_hex(4), shlex.quote(self._inside(line))
         argv = slurm_jobs.step(
             self._job, self._node, f"d={self._directory} own={own} line={inside}\n{BOOTED}"
@@ -415,9 +399,9 @@ class JobNode(RemoteBackend):
             )
         except StartFailed as error:
             if (
-                self._options.image
+                self.chosen.image
                 and error.exit_code in NO_SHELL_CODES
-                and self._options.apptainer in error.stderr
+                and self.chosen.apptainer in error.stderr
             ):
                 advice = "set the option apptainer to its path there, or prelude to 'module load apptainer'"
                 raise EnvironmentUnavailable(
@@ -432,13 +416,13 @@ class JobNode(RemoteBackend):
     @property
     def _directory(self) -> str:
         """The directory on the node that the batch script makes and removes."""
-        return f"{self._options.scratch}/hermetic-slurm-{self._job}"
+        return f"{self.chosen.scratch}/hermetic-slurm-{self._job}"
 
     def _inside(self, line: str) -> str:
         """The line for the node's shell; its container has /tmp and the home in common with all
         others of the job.
         """
-        options = self._options
+        options = self.chosen
         if not options.image:
             return line
         work, home = f"{self._directory}/work", f"{self._directory}/home"

@@ -2,7 +2,6 @@
 its node.
 """
 
-import asyncio
 import os
 import shlex
 import shutil
@@ -10,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
 from hermetic.contract.errors import EnvironmentUnavailable, NotInstalled, Unreachable
+from hermetic.environments.starting import run_program
 
 PROGRAMS = ("sbatch", "srun", "squeue", "scancel")
 ANSWER_SECONDS = 30.0  # for one of them; they retry for minutes while the controller is down
@@ -233,25 +233,12 @@ class CommandFailed(EnvironmentUnavailable):
 
 async def _run(argv: Sequence[str], given: bytes = b"") -> str:
     """The output of a program. Raises CommandFailed, Unreachable."""
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-        env=own_environ(),
-    )
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            output, said = await process.communicate(given)
-    except BaseException as error:
-        process.kill()
-        await process.wait()
-        if isinstance(error, TimeoutError):
-            raise Unreachable(
-                f"{argv[0]}: no answer within {ANSWER_SECONDS:g} s; is slurmctld up?"
-            ) from None
-        raise
-    if process.returncode != 0:
-        raise CommandFailed(argv, said.decode("utf-8", "replace").strip())
-    return output.decode("utf-8", "replace")
+        done = await run_program(argv, seconds=ANSWER_SECONDS, given=given, environ=own_environ())
+    except TimeoutError:
+        raise Unreachable(
+            f"{argv[0]}: no answer within {ANSWER_SECONDS:g} s; is slurmctld up?"
+        ) from None
+    if done.code != 0:
+        raise CommandFailed(argv, done.errors)
+    return done.output.decode("utf-8", "replace")

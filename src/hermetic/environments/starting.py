@@ -7,10 +7,13 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from hermetic.contract.environment import Started
+import msgspec
+
+from hermetic.contract.environment import ResidentConfig, Started
 from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.link.archive import BOOT, build_archive, starting_input
 from hermetic.link.readiness import NotReady, ready
 from hermetic.registry.host_process import (
     DETACHED,
@@ -32,6 +35,47 @@ CLEANUP_SECONDS = 5.0  # for the watchdog of a program that failed
 EXIT_SECONDS = 1.0  # for a program that has closed its output to end
 
 Afterwards = Literal["ends", "is ended", "stays"]
+
+BOOT_ARGUMENTS = ("-I", "-S", "-c", BOOT)  # of a Python that becomes a resident
+
+
+def resident_input(config: ResidentConfig) -> bytes:
+    """What such a Python reads: the resident and its configuration."""
+    return starting_input(build_archive(), msgspec.msgpack.encode(config))
+
+
+class Completed(NamedTuple):
+    """A program that has ended."""
+
+    code: int
+    output: bytes
+    errors: str  # the end of its error output
+
+
+async def run_program(
+    argv: Sequence[str],
+    *,
+    seconds: float,
+    given: bytes = b"",
+    environ: Mapping[str, str] | None = None,
+) -> Completed:
+    """Runs a program to its end, with this input. Raises TimeoutError, OSError.
+
+    `environ` are its variables besides PATH; an empty value removes one.
+    """
+    with ExitStack() as opened:
+        stdin, output, errors = (
+            memory_file(opened, name) for name in ("input", "output", "errors")
+        )
+        _fill(stdin, given)
+        pid = spawn(argv, stdin, output, errors, environ or {})
+        try:
+            async with asyncio.timeout(seconds):
+                await ended(pid)
+        finally:
+            code = end(pid)
+        size = os.fstat(output).st_size
+        return Completed(code, os.pread(output, size, 0), stderr_text(errors))
 
 
 class StartFailed(EnvironmentUnavailable):

@@ -8,11 +8,9 @@ import stat
 import struct
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord
+from hermetic.environments.options import OptionsBackend
 from hermetic.registry.host_process import is_alive
 
 
@@ -112,18 +110,8 @@ def listeners(directory: Path) -> list[int]:
     return sorted(set(found))
 
 
-class SocketBackend:
-    """Parts of a backend whose resident has its socket on this machine.
-
-    Subclasses set `_options`.
-    """
-
-    _options: msgspec.Struct
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """All options, defaults filled in."""
-        return msgspec.structs.asdict(self._options)
+class SocketBackend(OptionsBackend):
+    """Parts of a backend whose resident has its socket on this machine."""
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A socket connected to the resident's. Raises OSError."""

@@ -19,6 +19,7 @@ import msgspec
 DETACHED = ("/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
 PASSED = 8  # the highest descriptors that a plain sh can name are 8 and 9
 ENDING_SECONDS = 10.0  # between SIGTERM and SIGKILL
+UNKNOWN_CODE = 255  # for an exit code that is not known
 SWEEPS = 3  # passes over the process table, since processes may fork meanwhile
 CLOCK_SLACK = 2.0  # seconds; for changes of the clock and rounding of the kernel
 _SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
@@ -242,14 +243,16 @@ def _inheritable() -> list[int]:
     return found
 
 
-def end(pid: int) -> None:
-    """Collects a program that `spawn` started, and kills it if it still runs."""
+def end(pid: int) -> int:
+    """Collects a program that `spawn` started, and kills it if it still runs; its exit code."""
     try:
-        if os.waitpid(pid, os.WNOHANG) == (0, 0):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if not found:
             os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-    except (ChildProcessError, ProcessLookupError):
-        return
+            status = os.waitpid(pid, 0)[1]
+        return os.waitstatus_to_exitcode(status)
+    except (ChildProcessError, ProcessLookupError):  # collected elsewhere
+        return UNKNOWN_CODE
 
 
 async def terminate(pid: int) -> None:

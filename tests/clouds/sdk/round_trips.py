@@ -14,7 +14,7 @@ from typing import Any
 
 import hermetic
 from hermetic.environments import catalog
-from hermetic.environments.clouds.backend import ID
+from hermetic.environments.clouds.hosted import ID
 from hermetic.environments.daytona import DaytonaSandbox
 from hermetic.environments.modal import ModalSandbox
 

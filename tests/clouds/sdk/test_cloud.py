@@ -27,7 +27,7 @@ from hermetic import hermes
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments import catalog
 from hermetic.environments.clouds import stream as streams
-from hermetic.environments.clouds.backend import ID, ROOT
+from hermetic.environments.clouds.hosted import ID, ROOT
 from hermetic.registry.records import id_for_task, new_id, runtime_root, tag_of
 
 KIND = os.environ["CLOUD_KIND"]

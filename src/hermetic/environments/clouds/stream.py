@@ -91,16 +91,21 @@ async def answer_after(carrier: Carrier, mark: bytes) -> tuple[bytes, bytes]:
 
 
 def carried(
-    carrier: Carrier, on_close: Callable[[], Awaitable[object]], came: bytes = b""
+    carrier: Carrier,
+    on_close: Callable[[], Awaitable[object]],
+    came: bytes = b"",
+    silence: float | None = None,
 ) -> socket.socket:
     """A non-blocking stream to a bridge that is connected, and of which some bytes came already.
 
-    Closing it closes the carrier, then calls `on_close`.
+    Closing it closes the carrier, then calls `on_close`. `silence` replaces SILENCE.
     """
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
         end.setblocking(False)
-    task = asyncio.get_running_loop().create_task(_Pump(carrier, theirs, on_close, came).run())
+    task = asyncio.get_running_loop().create_task(
+        _Pump(carrier, theirs, on_close, came, silence).run()
+    )
     _pumps.add(task)
     task.add_done_callback(_pumps.discard)
     return ours
@@ -115,8 +120,11 @@ class _Pump:
         end: socket.socket,
         on_close: Callable[[], Awaitable[object]],
         came: bytes,
+        silence: float | None,
     ) -> None:
         self._carrier, self._end, self._on_close, self._came = carrier, end, on_close, came
+        self._silence = silence or SILENCE
+        self._pause = min(KEEPALIVE, self._silence / 4)
         self._writing = asyncio.Lock()
 
     async def run(self) -> None:
@@ -147,14 +155,14 @@ class _Pump:
             while len(came) >= (end := HEADER_BYTES + int.from_bytes(came[:HEADER_BYTES], "big")):
                 await loop.sock_sendall(self._end, came[HEADER_BYTES:end])
                 came = came[end:]
-            async with asyncio.timeout(SILENCE):
+            async with asyncio.timeout(self._silence):
                 if not (data := await self._carrier.read()):
                     return
             came += data
 
     async def _keep_alive(self) -> None:
         while True:
-            await asyncio.sleep(KEEPALIVE)
+            await asyncio.sleep(self._pause)
             await self._send(b"")
 
     async def _send(self, data: bytes) -> None:

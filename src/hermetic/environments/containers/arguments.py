@@ -20,15 +20,7 @@ from hermetic.environments.containers.options import (
     limit_arguments,
     read_volume,
 )
-from hermetic.environments.profile import (
-    INSIDE,
-    VARIABLE,
-    ProfileMounts,
-    data_directory,
-    name_of,
-    resolve_mounts,
-    select_profile,
-)
+from hermetic.environments.profile import ProfileMounts, data_directory, name_of, resolve_mounts
 from hermetic.environments.runtime.choice import Mount
 
 MIB = 1 << 20
@@ -183,14 +175,7 @@ class ContainerPlan:
 
     def resolve_profile(self) -> None:
         """Resolves the profile's mounts. Raises ConfigError for a link out of the profile."""
-        self.shown = resolve_mounts(
-            select_profile(self.options.profile, self.options.credential_files), self._temporary
-        )
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """Variables of commands that name the mounts."""
-        return {VARIABLE: f"{HOME}/{INSIDE}"} if self.shown.mounts else {}
+        self.shown = resolve_mounts(self.options.selected_profile, self._temporary)
 
     def _own_mounts(self) -> Iterator[Volume]:
         """Directories that are made here because they are mounted."""
@@ -230,7 +215,7 @@ class ContainerPlan:
             f"{LABEL}.runtime": runtime_label(Path(self.directory).parent),
             f"{LABEL}.user": str(os.geteuid()),
             f"{LABEL}.spec": spec_hash(self.options),
-            f"{LABEL}.profile": name_of(select_profile(self.options.profile, ()).directory),
+            f"{LABEL}.profile": name_of(self.options.profile),
         }
         for name, value in labels.items():
             yield from ("--label", f"{name}={value}")
@@ -265,8 +250,8 @@ class ContainerPlan:
             yield from ("--mount", _bind(self.options.host_cwd, WORKSPACE))
         for text in self.options.volumes:
             yield from ("--volume", text)
-        for source, path in self.shown.mounts if sees_host else ():
-            yield from ("--mount", f"{_bind(source, f'{HOME}/{INSIDE}/{path}')},readonly")
+        for source, target in self.shown.in_home(HOME) if sees_host else ():
+            yield from ("--mount", f"{_bind(source, target)},readonly")
 
     def _in_memory(self) -> Iterator[tuple[str, int, str]]:
         """Directories in memory, together below a quarter of the memory limit, so that filling them

@@ -1,13 +1,13 @@
 """The command line client of docker or podman: finding it, running it, reading its output."""
 
 import asyncio
-import contextlib
 import os
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,12 +16,11 @@ import msgspec
 from hermetic.contract.environment import Abandoned
 from hermetic.contract.errors import EnvironmentUnavailable, NotInstalled, Unreachable
 from hermetic.environments.containers.arguments import LABEL, runtime_label
-from hermetic.environments.starting import memory_file, stderr_text
-from hermetic.registry.host_process import end, ended, is_scarce, spawn
+from hermetic.environments.starting import run_program
+from hermetic.registry.host_process import end, is_scarce, spawn
 
 ANSWER_SECONDS = 12.0  # for a quick request
 REMOVAL_SECONDS = 25.0
-MOST_OUTPUT = 1 << 24  # bytes of one answer
 LOOK_SECONDS = 2.0  # before a removal is requested again
 HANGS = "the engine does not answer; restart it, then try again"
 
@@ -141,31 +140,20 @@ class EngineClient:
 
         Raises EnvironmentUnavailable when it does not get there in time.
         """
-        with ExitStack() as opened:
-            output, errors = memory_file(opened, "output"), memory_file(opened, "errors")
-            null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-            opened.callback(os.close, null)
-            pid: int | None = None
-            try:
-                pid = spawn([self.program, *words], null, output, errors, self.environ)
-                async with asyncio.timeout(seconds):
-                    await ended(pid)
-                code, pid = _exit_code(pid), None
-                said = os.pread(output, MOST_OUTPUT, 0).decode("utf-8", "replace").strip()
-                return ClientResult(code, said, stderr_text(errors))
-            except TimeoutError:
-                raise EngineHangs(
-                    f"`{self.program} {words[0]}` did not end within {seconds:g} s: {HANGS}"
-                ) from None
-            except OSError as error:
-                if is_scarce(error):
-                    raise
-                raise EnvironmentUnavailable(
-                    f"{self.program} cannot be run: {error.strerror}; repair it"
-                ) from error
-            finally:
-                if pid is not None:
-                    end(pid)
+        try:
+            done = await run_program([self.program, *words], seconds=seconds, environ=self.environ)
+        except TimeoutError:
+            raise EngineHangs(
+                f"`{self.program} {words[0]}` did not end within {seconds:g} s: {HANGS}"
+            ) from None
+        except OSError as error:
+            if is_scarce(error):
+                raise
+            raise EnvironmentUnavailable(
+                f"{self.program} cannot be run: {error.strerror}; repair it"
+            ) from error
+        output = done.output.decode("utf-8", "replace").strip()
+        return ClientResult(done.code, output, done.errors)
 
     async def remove(self, container: str) -> None:
         """Returns when the container is gone. Raises EnvironmentUnavailable."""
@@ -187,31 +175,21 @@ class EngineClient:
 
     async def _wait_for_removal(self, container: str, since: float) -> None:
         """Returns at the engine's removal event, at the latest after a few seconds."""
-        told = "event=remove" if self.is_podman else "event=destroy"
-        between = ("--since", f"{since - 1:.0f}", "--until", f"{time.time() + LOOK_SECONDS:.0f}")
-        ours, theirs = os.pipe2(os.O_CLOEXEC)
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        pid: int | None = None
-        try:
-            words = [
-                self.program,
-                "events",
-                *between,
-                "--filter",
-                f"container={container}",
-                "--filter",
-                told,
-            ]
-            pid = spawn(words, null, theirs, null, self.environ)
-            os.close(theirs)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS * 2):
-                    await _readable(ours)
-        finally:
-            if pid is not None:
-                end(pid)
-            os.close(ours)
-            os.close(null)
+        event = "event=remove" if self.is_podman else "event=destroy"
+        words = ["--since", f"{since - 1:.0f}", "--until", f"{time.time() + LOOK_SECONDS:.0f}"]
+        words += ["--filter", f"container={container}", "--filter", event]
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.setblocking(False)
+            fd, argv = theirs.fileno(), [self.program, "events", *words]
+            client = spawn(argv, fd, fd, fd, self.environ)
+            theirs.close()
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS * 2):
+                        await asyncio.get_running_loop().sock_recv(ours, 1)
+            finally:
+                end(client)
 
     async def state(self, container: str) -> str:
         """The state of a container: running, paused, exited …; "" if there is none.
@@ -314,22 +292,6 @@ def _podman_lacks(facts: Mapping[str, Any]) -> set[str]:
         for option, name in wanted.items()
         if controllers is not None and name not in controllers
     }
-
-
-async def _readable(fd: int) -> None:
-    """Returns when the descriptor is readable or at its end."""
-    loop = asyncio.get_running_loop()
-    come = asyncio.Event()
-    loop.add_reader(fd, come.set)
-    try:
-        await come.wait()
-    finally:
-        loop.remove_reader(fd)
-
-
-def _exit_code(pid: int) -> int:
-    """Of a child that has ended."""
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def find_client(kind: str) -> EngineClient:

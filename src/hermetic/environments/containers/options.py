@@ -10,15 +10,13 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from hermetic.contract.errors import ConfigError
-from hermetic.contract.limits import LEASE, UNATTENDED
 from hermetic.contract.variables import fault_of
 from hermetic.environments.isolation.workspace import fault_of_shared
-from hermetic.environments.options import MissingOption, read_options
-from hermetic.environments.profile import select_profile, settings_directory
+from hermetic.environments.options import MissingOption, ProfileOptions, read_options
+from hermetic.environments.profile import settings_directory
 from hermetic.registry.records import runtime_path
 
 GIB = 1 << 30
-LEAST_LEASE = 0.1  # seconds; a new resident has to live until its opener has attached
 HOME = "/root"
 WORKSPACE = "/workspace"
 RESIDENT = "/run/hermetic"  # the resident's own directory, inside
@@ -45,7 +43,7 @@ _TAKEN = ("/", "/proc", "/sys", "/dev", "/run", RESIDENT)  # paths that a volume
 Limit = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
+class ContainerOptions(ProfileOptions, frozen=True, kw_only=True):
     """The options of `docker` and `podman`."""
 
     image: str = ""
@@ -58,22 +56,14 @@ class ContainerOptions(msgspec.Struct, frozen=True, kw_only=True):
     network: bool | str = True  # False: none; text: the name of one of the engine's networks
     # "HOST:PLACE" or "HOST:PLACE:ro"; HOST is a path or the name of a volume
     volumes: tuple[str, ...] = ()
-    env: dict[str, str | bool | int | float] = {}
+    # as text once they are read; True is `true`
+    env: dict[str, str | bool | int | float] = msgspec.field(default_factory=dict)  # type: ignore[assignment]
     # names of variables that are passed on: the opener's, else of the env file
     forward_env: tuple[str, ...] = ()
     user: str | None = None  # None: the caller's if host directories are mounted, else the image's
     persistent: bool = False  # /root and /workspace of a task outlive its containers
     host_cwd: str | None = None  # a directory of this machine that is mounted on /workspace
-    credential_files: tuple[str, ...] = ()  # of the profile: shown read-only below /root/.hermetic
-    # profile whose files and skills are mounted: a name, or an absolute path
-    profile: str | None = None
-    # whose Python and bash: "image", "portable", a portable runtime's path, or as needed
-    runtime: str = "auto"
     extra_args: tuple[str, ...] = ()  # arguments for the engine's client, after all others
-    lease: Annotated[float, msgspec.Meta(ge=LEAST_LEASE)] = LEASE
-    unattended: Annotated[float, msgspec.Meta(ge=0)] = UNATTENDED
-    setup: str | None = None  # shell text that a new environment runs first
-    login: bool = True  # take the image's profile in
 
 
 # Options that identify a container: one that runs with other values of these is not reused.
@@ -135,13 +125,9 @@ def read_container_options(kind: str, options: Mapping[str, Any]) -> ContainerOp
         raise ConfigError(
             f"user {given.user!r} is no user; give a name, a number, or UID:GID", setting="user"
         )
-    profile = select_profile(given.profile, given.credential_files)
     return msgspec.structs.replace(
         given,
-        credential_files=profile.credential_files,
-        profile=profile.directory,
         cwd=_whole_cwd(given),
-        env=_as_text(given.env),
         forward_env=_names(given.forward_env),
         volumes=tuple(
             ":".join(filter(None, (one.source, one.target, ",".join(one.words)))) for one in volumes
@@ -220,17 +206,6 @@ def _whole_cwd(given: ContainerOptions) -> str:
             f"cwd {cwd!r} must be a whole path inside the container, such as {HOME}", setting="cwd"
         )
     return posixpath.normpath(cwd)
-
-
-def _as_text(env: Mapping[str, str | bool | int | float]) -> dict[str, str | bool | int | float]:
-    """Every value as text, by name; True is `true`."""
-    texts = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in env.items()
-    }
-    if fault := fault_of(texts):
-        raise ConfigError(fault, setting="env")
-    return dict(sorted(texts.items()))
 
 
 def _names(forwarded: Iterable[str]) -> tuple[str, ...]:

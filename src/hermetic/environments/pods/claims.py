@@ -9,11 +9,13 @@ import datetime
 from collections.abc import Mapping, Sequence
 
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.clouds.backend import Gone, NewSandbox, Ran
+from hermetic.environments.clouds.hosted import Gone, NewSandbox, Ran
 from hermetic.environments.pods.api import ApiFailure, Cluster, Object
 from hermetic.environments.pods.manifest import NAME, KubernetesOptions
 from hermetic.environments.pods.pod import Pod, selector_of
 from hermetic.environments.pods.states import state_of
+from hermetic.environments.remote import python_line
+from hermetic.link.archive import BOOT
 
 GROUP = "apis/extensions.agents.x-k8s.io/v1beta1"
 SANDBOX_GROUP = "apis/agents.x-k8s.io/v1beta1"
@@ -95,9 +97,9 @@ class ClaimedPod(Pod):
         name = (metadata.get("annotations") or {}).get(POD_NAME) or sandbox
         return await self._cluster.request("GET", self._cluster.path("pods", name))
 
-    async def boot(self, line: str, given: bytes, seconds: float) -> Ran:
+    async def boot(self, python: str, given: bytes, seconds: float) -> Ran:
         """By an exec: the resident detaches itself."""
-        return await self.run(line, given, seconds)
+        return await self.run(python_line(BOOT, python=python), given, seconds)
 
     async def end(self, kept_for: str | None) -> None:
         """Deletes the claim; the cluster deletes its pod."""

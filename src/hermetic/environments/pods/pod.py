@@ -6,12 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.clouds.backend import ROOT, Gone, Ran
+from hermetic.environments.clouds.hosted import ROOT, Gone, Ran
 from hermetic.environments.pods.api import ApiFailure, Cluster, Deleted, Object, PodStream
 from hermetic.environments.pods.manifest import CONTAINER, READY_BY, merged
 from hermetic.environments.pods.states import state_of, why_lost
-from hermetic.environments.remote import MARK
-from hermetic.link.archive import NO_PYTHON_CODE
+from hermetic.environments.remote import MARK, python_line
+from hermetic.link.archive import BOOT, NO_PYTHON_CODE
 from hermetic.link.readiness import NotReady, is_answered, ready_in
 
 ENDED_SECONDS = 10.0  # for the object of a pod to show that its main process has ended
@@ -125,13 +125,13 @@ class Pod:
             self._wanted = merged(self._wanted, {"metadata": {"name": name}})
             await self.create()
 
-    async def boot(self, line: str, given: bytes, seconds: float) -> Ran:
-        """Replaces the waiting main process by the program of a line, with that input.
+    async def boot(self, python: str, given: bytes, seconds: float) -> Ran:
+        """Replaces the waiting main process by a resident, by this Python and with that input.
 
         Returns once it is ready.
         """
         await self._renewed()
-        python = line.partition("command -v ")[2].split()[0]
+        line = python_line(BOOT, python=python)
         safe = f"if command -v {python} >/dev/null 2>&1; then {line}; else echo '{NOT_THERE}'; fi\n"
         async with asyncio.timeout(seconds):
             if self._main is None:

@@ -3,7 +3,7 @@
 import logging
 import secrets
 
-from hermetic.environments.clouds.backend import ROOT, NewSandbox
+from hermetic.environments.clouds.hosted import ROOT, NewSandbox
 from hermetic.environments.pods.api import ApiFailure, Cluster, Object
 from hermetic.environments.pods.manifest import NAME, POOL, KubernetesOptions, manifest, pool_key
 from hermetic.environments.pods.states import state_of

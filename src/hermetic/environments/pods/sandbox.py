@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermetic.contract.errors import ConfigError
-from hermetic.environments.clouds.backend import Gone, NewSandbox
+from hermetic.environments.clouds.hosted import Gone, NewSandbox
 from hermetic.environments.pods.api import ApiFailure, Cluster
 from hermetic.environments.pods.claims import ClaimedPod, claim_of, claims
 from hermetic.environments.pods.manifest import NAME, NETWORK, KubernetesOptions, manifest

@@ -15,6 +15,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
+from hermetic.contract.environment import ResidentConfig
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.environments.runtime.store import ADVICE, Runtime, portable, runtime_at
 from hermetic.environments.starting import StartFailed
@@ -169,6 +172,12 @@ class RuntimeChoice:
         if self.runtime is None or BASH not in self.lacks:
             return ""
         return BIN_BASH if NO_BASH in self.lacks else self.runtime.bash
+
+    def configured(self, config: ResidentConfig) -> ResidentConfig:
+        """The same configuration for the programs that were chosen."""
+        return msgspec.structs.replace(
+            config, bash=self.bash, runtime=self.description, needs_ctypes=self.needs_ctypes
+        )
 
     @property
     def mounts(self) -> list[Mount]:

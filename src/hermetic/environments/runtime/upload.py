@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hermetic.contract.environment import ResidentConfig
+from hermetic.contract.environment import ResidentConfig, Started
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments.runtime.choice import BASH, NO_BASH, RuntimeChoice
 from hermetic.environments.runtime.store import (
@@ -41,12 +41,15 @@ from hermetic.environments.runtime.store import (
     runtime_cache,
     source_key,
 )
+from hermetic.environments.starting import StartFailed, resident_input
 from hermetic.registry.file_lock import locked
 
 log = logging.getLogger("hermetic")
 
 # runs a script by sh there, with that input; its output
 Ask = Callable[[str, bytes], Awaitable[str]]
+# starts a resident there by a Python, with that input. Raises StartFailed
+Boot = Callable[[str, bytes], Awaitable[Started]]
 
 # Characters of a prefix: with PREFERRED the locale's path fits as well, LONGEST is what the
 # loader's path allows.
@@ -184,14 +187,33 @@ class UploadChoice(RuntimeChoice):
 
     def configured(self, config: ResidentConfig) -> ResidentConfig:
         """The same for the programs that were chosen."""
-        own = (
-            {"last_path": os.path.dirname(self.bash), "keep_path": True}
-            if NO_BASH in self.lacks
-            else {}
-        )
-        return msgspec.structs.replace(
-            config, bash=self.bash, runtime=self.description, needs_ctypes=self.needs_ctypes, **own
-        )
+        config = super().configured(config)
+        if NO_BASH not in self.lacks:
+            return config
+        folder = os.path.dirname(self.bash)
+        return msgspec.structs.replace(config, last_path=folder, keep_path=True)
+
+    async def start(self, config: ResidentConfig, boot: Boot) -> Started:
+        """Starts a resident by `boot`, with our programs where its own do not do.
+
+        Raises EnvironmentUnavailable; StartFailed if nothing helped.
+        """
+        while True:
+            await self.prepare()
+            try:
+                started = await boot(self.python, resident_input(self.configured(config)))
+                break
+            except StartFailed as error:
+                if not self.learn(error):
+                    raise
+        self.remember()
+        own, spool = os.path.dirname(started.socket), started.spool or ""
+        if any(os.path.basename(path) != config.id for path in (own, spool) if path):
+            raise EnvironmentUnavailable(
+                f"{self._subject}: the resident says that it is at {started.socket}"
+            )
+        place = {"directory": own, "spool": spool, **self.place}
+        return msgspec.structs.replace(started, place=place)
 
     @property
     def place(self) -> dict[str, str]:

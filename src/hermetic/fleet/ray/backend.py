@@ -18,8 +18,7 @@ from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreac
 from hermetic.contract.limits import CALLED_START, CONNECT, LEASE, SILENCE, UNATTENDED
 from hermetic.environments import catalog
 from hermetic.environments.checkup import missing
-from hermetic.environments.local_resident import new_resident_id
-from hermetic.environments.options import Lease, Seconds, read_options
+from hermetic.environments.options import Lease, Seconds, new_resident_id, read_options
 from hermetic.fleet.fleet import Fleet
 from hermetic.fleet.ray.cluster import Cluster, Node, no_package
 from hermetic.fleet.ray.host import HostState

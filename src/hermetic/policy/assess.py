@@ -19,8 +19,8 @@ from .containment import is_contained
 from .deception import DECEPTIVE, deception_in
 from .effects import delete, write
 from .extension import Extension
+from .languages.python import judge_python
 from .marks import shown, to_bytes_text, unknown_like
-from .programs.texts import judge_python
 from .protected import PROTECTED_WRITE, protect
 from .rules import Finding
 from .shell import Shell

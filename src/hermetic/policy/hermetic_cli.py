@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 
 from hermetic.policy.call import Call
@@ -41,14 +40,6 @@ _HARMLESS = names("image cwd lease unattended login cpu memory_bytes pids")
 _SETTINGS = regex(
     r"HERMETIC_|HERMES_|(HOME|XDG_(CONFIG|STATE|DATA)_HOME|XDG_RUNTIME_DIR|XDG_CONFIG_DIRS)$"
 )
-# Names of the package that open nothing, and functions that import a module by its name.
-_HARMLESS_NAMES = frozenset(
-    names("assess hidden_in Redactor Isolation Bounds ToolLimits KnownSecret load")
-)
-_LOADERS = frozenset(names("run_module import_module __import__ run_path"))
-_RUN_TEXT = frozenset(names("exec eval compile"))
-_SHOW = frozenset(names("print repr str dir help type id len hasattr isinstance"))
-MAX_NESTED = 3  # texts of code in each other
 
 
 def judge_hermetic(call: Call) -> str | None:
@@ -66,79 +57,6 @@ def judge_hermetic(call: Call) -> str | None:
             _ACTS.get(verb, f"does something with Hermetic that cannot be known: {shown(verb)}"),
         )
     return None
-
-
-def judge_import(call: Call, code: str) -> None:
-    """Report Python that drives Hermetic itself: what it runs there passes another gate than this
-    one, or none.
-    """
-    if _drives_ours(code, MAX_NESTED):
-        call.report("control-hermetic", "drives Hermetic from Python")
-
-
-def _drives_ours(code: str, left: int) -> bool:
-    """Whether Python code uses more of Hermetic than what only looks, also in texts that it runs."""
-    if "hermetic" not in code:
-        return False
-    try:
-        tree = ast.parse(code)
-    # what cannot be read is reported as that
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    nodes = list(ast.walk(tree))
-    ours = _imported(nodes)
-    if any(isinstance(node, ast.Call) and _loads(node) for node in nodes) or _uses(tree, ours):
-        return True
-    runs_text = any(isinstance(node, ast.Name) and node.id in _RUN_TEXT for node in nodes)
-    texts = (
-        node.value
-        for node in nodes
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    )
-    return runs_text and left > 0 and any(_drives_ours(text, left - 1) for text in texts)
-
-
-def _imported(nodes: list[ast.AST]) -> frozenset[str]:
-    """The names that are bound to Hermetic's modules, classes and functions."""
-    plain = (alias for node in nodes if isinstance(node, ast.Import) for alias in node.names)
-    parts = (
-        alias
-        for node in nodes
-        if isinstance(node, ast.ImportFrom) and _is_ours(node.module)
-        for alias in node.names
-    )
-    ours = [alias for alias in plain if _is_ours(alias.name)]
-    return frozenset((alias.asname or alias.name).partition(".")[0] for alias in (*ours, *parts))
-
-
-def _loads(node: ast.Call) -> bool:
-    """Whether a call imports or runs Hermetic by its name."""
-    function = node.func
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return name in _LOADERS and any(
-        isinstance(one, ast.Constant) and isinstance(one.value, str) and _is_ours(one.value)
-        for one in node.args
-    )
-
-
-def _uses(node: ast.AST, ours: frozenset[str]) -> bool:
-    """Whether anything of Hermetic is called, or kept or passed on to be called under another name."""
-    path, root = list[str](), node
-    while isinstance(root, ast.Attribute):
-        path.append(root.attr)
-        root = root.value
-    if isinstance(root, ast.Name) and isinstance(node, ast.Attribute | ast.Name):
-        only_looks = _HARMLESS_NAMES & {*path, root.id} or (path and path[0].startswith("__"))
-        return root.id in ours and not only_looks
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SHOW:
-        return any(
-            _uses(one, ours) for one in node.args if not isinstance(one, ast.Name | ast.Attribute)
-        )
-    return any(_uses(child, ours) for child in ast.iter_child_nodes(node))
-
-
-def _is_ours(module: str | None) -> bool:
-    return (module or "").partition(".")[0] == "hermetic"
 
 
 def _run(call: Call, verb: str, options: Options) -> str | None:

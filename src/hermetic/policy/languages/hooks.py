@@ -152,11 +152,11 @@ class Hooks(Evaluation):
         if NET in marks_of(first) or re.match(r"(https?|ftp|data):", text):
             self.report("run-download", "runs code that an address names")
         elif text and is_plain(text):
-            return Name(
-                text.removeprefix("node:").removeprefix("@").replace("/promises", ".promises")
-            )
+            name = text.removeprefix("node:").removeprefix("@").replace("/promises", ".promises")
+            is_run = made.name.startswith("runpy.")
+            return self.invoke(Name(name + ".run"), [], {}) if is_run else Name(name)
         elif self.language == "python":
-            self.report("run-unknown", "imports a module whose made.name is hidden")
+            self.report("run-unknown", "imports a module whose name is hidden")
         return UNKNOWN
 
     def hook_library(self, made: Invocation) -> Value:
@@ -304,7 +304,7 @@ class Hooks(Evaluation):
             return self.attribute(base, text_of(key))
         hiding = ("os", "subprocess", "shutil", "builtins", "__builtins__")
         if isinstance(base, Name) and base.split(".")[0] in hiding:
-            self.report("run-unknown", "picks what to run by a hidden made.name")
+            self.report("run-unknown", "picks what to run by a hidden name")
         return UNKNOWN
 
     def hook_namespace(self, made: Invocation) -> Value:

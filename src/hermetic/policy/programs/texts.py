@@ -10,8 +10,7 @@ from collections.abc import Callable
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import execute, is_wholly_unseen, run_code, run_program
 from hermetic.policy.effects import delete, read, write
-from hermetic.policy.hermetic_cli import judge_import
-from hermetic.policy.languages.python import judge_python as judge_python_code
+from hermetic.policy.languages.python import judge_python
 from hermetic.policy.languages.scripts import judge_code
 from hermetic.policy.marks import NET, UNSET, is_known, shown
 from hermetic.policy.network import check_sent, land, leave
@@ -20,12 +19,6 @@ from hermetic.policy.tables import regex
 from .table import TABLE, pattern
 
 _ARGUMENT = regex(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|\b(?!nil\b|t\b)[a-z][\w-]*")
-
-
-def judge_python(call: Call, code: str) -> None:
-    """Judge Python code, and what it does with Hermetic itself."""
-    judge_import(call, code)
-    judge_python_code(call, code)
 
 
 def judge_text(call: Call, text: str, language: str) -> None:

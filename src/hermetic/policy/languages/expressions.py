@@ -1,4 +1,4 @@
-"""Expressions of a Python text: names are followed and constants computed.
+"""Expressions of a script: names are followed and constants computed.
 
 A node without a method of its own is visited by its children, so that no part of a text is left
 out.
@@ -17,9 +17,11 @@ from hermetic.policy.tables import names
 
 from .folds import add, percent
 from .hooks import Hooks
+from .parser import WITHOUT_PARENTHESES, Block
 from .values import (
     MAX_ITEMS,
     UNKNOWN,
+    Bound,
     Class,
     Instance,
     Name,
@@ -33,6 +35,7 @@ from .values import (
     is_endless,
     is_text,
     is_too_long,
+    items_of,
     marks_of,
     one_of,
     text_of,
@@ -75,11 +78,12 @@ getsource getdoc getfile exec eval compile
         )
     )
 
-    def __init__(self, call: Call, depth: int, *, is_brief: bool = False) -> None:
-        super().__init__(call, "python", depth)
+    def __init__(self, call: Call, language: str, depth: int, *, is_brief: bool = False) -> None:
+        super().__init__(call, language, depth)
         self.is_brief = is_brief  # a loop over numbers takes one round, with an unknown number
         self.methods: dict[str, list[Name]] = {}  # by name alone, of all classes
         self.nodes = 0
+        self.called: Value = UNKNOWN  # the function of the last call
 
     def visit(self, node: ast.AST | None) -> Value:
         """The value of a node, as far as it can be known; UNKNOWN for a statement."""
@@ -143,7 +147,7 @@ getsource getdoc getfile exec eval compile
         return self.names[node.id] if node.id in self.names else Name(node.id)
 
     def _attribute(self, node: ast.Attribute) -> Value:
-        return self.attribute(self.visit(node.value), node.attr)
+        return self.attribute(self.result_of(self.visit(node.value)), node.attr)
 
     def attribute(self, base: Value, attr: str) -> Value:
         found = super().attribute(base, attr)
@@ -285,10 +289,31 @@ getsource getdoc getfile exec eval compile
         self.assign(node.target, value)
         return value
 
-    def _starred(self, node: ast.Starred | ast.Await) -> Value:
+    def _starred(self, node: ast.Starred) -> Value:
         return self.visit(node.value)
 
-    _await = _starred
+    def _await(self, node: ast.Await) -> Value:
+        return self.result_of(self.visit(node.value))
+
+    def result_of(self, value: Value) -> Value:
+        """The result of a method that is called without parentheses, as Ruby and Perl allow."""
+        if self.language not in WITHOUT_PARENTHESES or not isinstance(value, Name | Obj):
+            return value
+        name = value if isinstance(value, Name) else value.call
+        row = self.table.find(name)
+        if row is None or (row.run is not None and "." not in name and name != "fork"):
+            return value
+        return self.named(name, value if isinstance(value, Obj) else None, [], {})
+
+    def _block(self, node: Block) -> Value:
+        self.called = UNKNOWN
+        result = self.result_of(self.visit(node.value))
+        base = self.called.base if isinstance(self.called, Bound) else result
+        is_file = isinstance(result, Obj) and result.call == "file"
+        items = list(items_of(base)) if isinstance(base, list) else []
+        for name in node.names:
+            self.names[name] = result if is_file else one_of(items)
+        return result
 
     def _subscript(self, node: ast.Subscript) -> Value:
         base = self.visit(node.value)
@@ -341,4 +366,10 @@ getsource getdoc getfile exec eval compile
                 keywords.update(value)
             else:
                 keywords[keyword.arg or "**"] = value
-        return self.invoke(function, args, keywords)
+        if self.language != "python":  # a table is how they name arguments
+            for table in [arg for arg in args if isinstance(arg, dict)]:
+                keywords.update(table)
+                args.remove(table)
+        result = self.invoke(function, args, keywords)
+        self.called = function
+        return result

@@ -1,0 +1,346 @@
+"""Statements of a text, and the functions and classes that it defines.
+
+Where a text branches, names keep every value they may have. Functions and methods that no call
+reaches are visited at the end, with unknown arguments.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from hermetic.policy.call import Call
+from hermetic.policy.tables import names
+
+from .expressions import KNOWN, SHARED, Expressions
+from .values import UNKNOWN, Class, Instance, Name, Value, choices, element_of, is_endless, one_of
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+# Names that `from os import *` and the like may bring.
+_STAR = names(
+    """
+system popen remove unlink rmtree run Popen call Path kill fork execvp rmdir chmod urlopen
+check_output move CDLL PyDLL cdll pydll LibraryLoader environ listdir walk socket
+"""
+)
+# Calls by which a loop waits, so that it does not run away.
+_WAITS = frozenset(
+    names(
+        """
+sleep wait communicate join input accept recv get poll select readline read run
+"""
+    )
+)
+
+
+class TextReader(Expressions):
+    """Walks a whole text."""
+
+    def __init__(self, call: Call, language: str, depth: int, *, is_brief: bool = False) -> None:
+        super().__init__(call, language, depth, is_brief=is_brief)
+        self.functions: dict[str, Definition] = {}  # by "def:NUMBER:NAME"
+        self.defaults: dict[str, dict[str, Value]] = {}  # of their parameters
+        self.reached: set[str] = set()
+        self.owners: dict[str, Class] = {}  # of those that are methods
+        # how many branches were around a function when it was called
+        self.entered: dict[str, int] = {}
+        self.returns: list[list[Value]] = []
+
+    def whole(self, tree: ast.Module) -> None:
+        """Visit a text, then all functions that nothing in it calls."""
+        self.visit(tree)
+        while left := [key for key in self.functions if key not in self.reached]:
+            for key in left:
+                self.own(key, [Instance(self.owners[key])] if key in self.owners else [], {})
+
+    # --- imports and definitions
+    def _import(self, node: ast.Import) -> Value:
+        for alias in node.names:
+            first = alias.name.split(".")[0]
+            self.names[alias.asname or first] = Name(alias.name if alias.asname else first)
+        return None
+
+    def _importfrom(self, node: ast.ImportFrom) -> Value:
+        module = (
+            (node.module or "").replace("posix", "os")
+            if node.module != "posixpath"
+            else node.module
+        )
+        for alias in node.names:
+            if alias.name == "*":
+                for name in _STAR:
+                    self.names.setdefault(name, Name(f"{module}.{name}"))
+            full = f"{module}.{alias.name}"
+            found: Value = Name(full)
+            if full in KNOWN or full == "os.environ" or alias.name in SHARED:
+                found = self.of_module(Name(module), alias.name)
+            self.names[alias.asname or alias.name] = found if not node.level else Name(full)
+        return None
+
+    def _functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
+        self.visit(node.returns)
+        self.block(getattr(node, "type_params", ()))
+        self.names[node.name] = self.decorated(node.decorator_list, self.defined(node, node.name))
+        return None
+
+    _asyncfunctiondef = _functiondef
+
+    def _lambda(self, node: ast.Lambda) -> Value:
+        return self.defined(node, "lambda")
+
+    def defined(self, node: Definition, name: str) -> Name:
+        """A new function; its defaults and annotations are evaluated where it is defined."""
+        key = f"def:{len(self.functions)}:{name}"
+        given = node.args
+        placed = [*given.posonlyargs, *given.args]
+        reverse = [one.arg for one in placed[::-1]]
+        held = dict(zip(reverse, map(self.visit, given.defaults[::-1]), strict=False))
+        for parameter, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+            if default is not None:
+                held[parameter.arg] = self.visit(default)
+        for one in [*placed, *given.kwonlyargs, given.vararg, given.kwarg]:
+            self.visit(one.annotation if one is not None else None)
+        self.functions[key], self.defaults[key] = node, held
+        return Name(key)
+
+    def decorated(self, decorators: list[ast.expr], value: Value) -> Value:
+        """A function or class, or what its decorators make of it."""
+        for decorator in reversed(decorators):
+            found = self.visit(decorator)
+            if found not in ("staticmethod", "classmethod", "property"):
+                value = one_of([value, self.invoke(found, [value], {})])
+        return value
+
+    def _classdef(self, node: ast.ClassDef) -> Value:
+        bases = [self.visit(base) for base in node.bases]
+        self.block(node.keywords)
+        self.block(getattr(node, "type_params", ()))
+        outer, self.names = self.names, dict(self.names)
+        self.block(node.body)
+        members = {name: one for name, one in self.names.items() if outer.get(name) is not one}
+        self.names = outer
+        made = Class(node.name, members, bases)
+        for name, value in members.items():
+            for one in choices(value):
+                if isinstance(one, Name) and one.startswith("def:"):
+                    self.methods.setdefault(name, []).append(one)
+                    self.owners[one] = made
+        self.names[node.name] = self.decorated(node.decorator_list, made)
+        return None
+
+    # --- simple statements
+    def _return(self, node: ast.Return) -> Value:
+        value = self.visit(node.value)
+        if self.returns:
+            self.returns[-1].append(value)
+        return None
+
+    def _assign(self, node: ast.Assign) -> Value:
+        value = self.visit(node.value)
+        for target in node.targets:
+            self.assign(target, value)
+        return None
+
+    def _annassign(self, node: ast.AnnAssign) -> Value:
+        self.visit(node.annotation)
+        if node.value is not None:
+            self.assign(node.target, self.visit(node.value))
+        else:
+            self.visit(node.target)
+        return None
+
+    def _augassign(self, node: ast.AugAssign) -> Value:
+        value = self.visit(node.value)
+        self.assign(node.target, self.sized(self.binary(self.visit(node.target), value, node.op)))
+        return None
+
+    # --- branches and loops
+    def either(self, *ways: Callable[[], object]) -> None:
+        """Take each way from here; afterwards names have the values of any of them."""
+        before = self.names
+        self.conditional += 1
+        ends: list[dict[str, Value]] = []
+        for way in ways:
+            self.call.machine.spend(len(before) // 16)
+            self.names = dict(before)
+            way()
+            ends.append(self.names)
+        self.conditional -= 1
+        self.names = self.joined(ends)
+
+    def joined(self, ends: list[dict[str, Value]]) -> dict[str, Value]:
+        """Names with the values of any of the ways."""
+        found = dict(ends[0])
+        for name in {name for end in ends for name in end}:
+            values = [end[name] for end in ends if name in end]
+            is_same = all(value is values[0] for value in values)
+            found[name] = values[0] if is_same else one_of(values)
+        return found
+
+    def _for(self, node: ast.For | ast.AsyncFor) -> Value:
+        values = self.visit(node.iter)
+        is_known = isinstance(values, list) and bool(values)
+        items = self.rounds_of(values, 24) if is_known else [element_of(values)]  # type: ignore[arg-type]
+        endless = is_endless(values)
+        skips = any(
+            isinstance(one, ast.Continue | ast.Break)
+            for part in node.body
+            for one in ast.walk(part)
+        )
+        self.conditional += skips
+
+        def rounds() -> None:
+            for item in items:
+                self.assign(node.target, item)
+                self.block(node.body)
+
+        self.loop += endless
+        self.endless += endless and not _waits(node.body)
+        if is_known:
+            rounds()
+        else:
+            self.either(rounds, lambda: None)
+        self.conditional -= skips
+        self.loop -= endless
+        self.endless -= endless and not _waits(node.body)
+        self.block(node.orelse)
+        return None
+
+    _asyncfor = _for
+
+    def _while(self, node: ast.While) -> Value:
+        self.visit(node.test)
+        is_always = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        endless = is_always and not _waits(node.body)
+        self.loop += 1
+        self.endless += endless
+        if is_always:
+            self.block(node.body)
+        else:
+            self.either(lambda: self.block(node.body), lambda: None)
+        self.loop -= 1
+        self.endless -= endless
+        self.block(node.orelse)
+        return None
+
+    def _if(self, node: ast.If) -> Value:
+        self.visit(node.test)
+        self.either(lambda: self.block(node.body), lambda: self.block(node.orelse))
+        return None
+
+    def _with(self, node: ast.With | ast.AsyncWith) -> Value:
+        for item in node.items:
+            value = self.visit(item.context_expr)
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, value)
+        self.block(node.body)
+        return None
+
+    _asyncwith = _with
+
+    def _try(self, node: ast.Try) -> Value:
+        before = dict(self.names)
+        self.block(node.body)
+        self.block(node.orelse)
+        after = self.names
+        ends = [after]
+        for handler in node.handlers:
+            self.names = self.joined([before, after])
+            self.visit(handler.type)
+            if handler.name:
+                self.names[handler.name] = UNKNOWN
+            self.block(handler.body)
+            ends.append(self.names)
+        self.names = self.joined(ends)
+        self.block(node.finalbody)
+        return None
+
+    _trystar = _try
+
+    def _match(self, node: ast.Match) -> Value:
+        subject = self.visit(node.subject)
+
+        def take(case: ast.match_case) -> None:
+            for part in ast.walk(case.pattern):
+                name = getattr(part, "name", None) or getattr(part, "rest", None)
+                if isinstance(name, str):
+                    is_whole = part is case.pattern
+                    self.names[name] = (
+                        subject if is_whole else one_of([element_of(subject), UNKNOWN])
+                    )
+            self.visit(case.pattern)
+            self.visit(case.guard)
+            self.block(case.body)
+
+        self.either(*[lambda case=case: take(case) for case in node.cases], lambda: None)
+        return None
+
+    # --- functions and classes of the text
+    def of_class(
+        self, function: Class | Instance, args: list[Value], keywords: dict[str, Value]
+    ) -> Value:
+        made = Instance(function) if isinstance(function, Class) else function
+        found = made.kind.find("__init__" if isinstance(function, Class) else "__call__")
+        given = [one for one in choices(found) if isinstance(one, Name) and one.startswith("def:")]
+        results = [self.own(one, [made, *args], keywords) for one in given]
+        return made if isinstance(function, Class) else one_of(results)
+
+    def own(self, key: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+        definition = self.functions[key]
+        self.reached.add(key)
+        if key in self.active:
+            is_certain = self.language == "python" and self.conditional == self.entered[key]
+            if key in self.forked and is_certain:
+                self.report("fork-bomb", "starts copies of itself without end")
+            return UNKNOWN
+        self.entered[key] = self.conditional
+        outer = self.names
+        self.names = {**outer, **self.parameters(key, definition.args, args, keywords)}
+        self.active.append(key)
+        self.returns.append([])
+        if isinstance(definition, ast.Lambda):
+            self.returns[-1].append(self.visit(definition.body))
+        else:
+            self.block(definition.body)
+        self.active.pop()
+        found = self.returns.pop()
+        inner, self.names = self.names, outer
+        for name in _outer_names(definition):
+            if name in inner:
+                outer[name] = inner[name]
+        return one_of(found) if found else UNKNOWN
+
+    def parameters(
+        self, key: str, given: ast.arguments, args: list[Value], keywords: dict[str, Value]
+    ) -> dict[str, Value]:
+        """The parameters of a call; without an argument they have their default, or are unknown."""
+        placed = [one.arg for one in [*given.posonlyargs, *given.args]]
+        every = [*placed, *(one.arg for one in given.kwonlyargs)]
+        held = {name: self.defaults[key].get(name, UNKNOWN) for name in every}
+        held.update(zip(placed, args, strict=False))
+        if given.vararg is not None:
+            held[given.vararg.arg] = args[len(placed) :] or UNKNOWN
+        if given.kwarg is not None:
+            held[given.kwarg.arg] = {key: one for key, one in keywords.items() if key not in every}
+        return {**held, **{name: one for name, one in keywords.items() if name in every}}
+
+
+def _outer_names(definition: Definition) -> set[str]:
+    """The names that a function declares as those of the text around it."""
+    found: set[str] = set()
+    for statement in [] if isinstance(definition, ast.Lambda) else definition.body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Global | ast.Nonlocal):
+                found.update(node.names)
+    return found
+
+
+def _waits(body: list[ast.stmt]) -> bool:
+    """True for a loop that may end, or that waits in each round."""
+    for node in (node for statement in body for node in ast.walk(statement)):
+        if isinstance(node, ast.Break | ast.Return | ast.Raise | ast.Await | ast.Yield):
+            return True
+        name = getattr(node, "attr", getattr(node, "id", ""))
+        if isinstance(node, ast.Attribute | ast.Name) and name in _WAITS:
+            return True
+    return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 
 from hermetic.policy.call import Call
@@ -16,16 +15,51 @@ _TOKEN = re.compile(
     ),
     re.DOTALL,
 )
-_KEY = re.compile(r"(\w+_)?(id|rowid|pk)|_id")
-_DROPPED = frozenset(
+_KEY = r"(?:(?:\w+_)?(?:id|rowid|pk)|_id)"
+_DROPPED = "|".join(
     names(
         """
 table database schema view index user role sequence type function procedure trigger keyspace collection
 materialized extension domain tablespace column owned partition constraint foreign policy measurement series
-retention warehouse stage stream task dictionary cluster server publication subscription language aggregate
-temporary
+retention warehouse stage stream task dictionary cluster server publication subscription language aggregate if
 """
     )
+)
+_USERS = "changes who may use the database"
+_PROGRAM = "lets the database run a program"
+# What a statement does, by its tokens in small letters with a blank between; strings are empty.
+_DESTROYS = tuple(
+    (re.compile(pattern), reason)
+    for pattern, reason in (
+        (r"match\b(?!.*\bwhere\b).*\bdelete\b", "deletes every node of a graph"),
+        (
+            r"rename table\b|alter\b(?!.*\bcolumn\b).*\brename\b.* to \S+$",
+            "takes a table away under another name",
+        ),
+        (r"merge\b(?=.*\btrue\b).*\bdelete\b", "deletes every row of a table"),
+        (rf"drop ({_DROPPED})\b", "drops a {} of the database"),
+        (r"truncate\b", "empties a table"),
+        (r"alter\b.*\bdrop\b", "drops a part of a table"),
+        (r"(?:flushall|flushdb|purge)\b", "empties the database"),
+        (r"grant\b.*\b(?:all|superuser)\b", "gives away all rights on the database"),
+        (r"alter (?:user|role)\b.*\b(?:superuser|identified|password)\b", _USERS),
+        (r"alter\b.*disable row level security$", "turns off what guards the rows of a table"),
+        (r"(?:.* )?(?:pl(?:python\w*|perlu|sh|rubyu)|executable)(?: |$)", _PROGRAM),
+        (r"copy\b.*\bprogram\b|.*\b(?:xp_cmdshell|sys_exec|sys_eval)\b", _PROGRAM),
+        (r"revoke\b|create\b.*\bsuperuser\b", _USERS),
+        (r".*\bpg_read_file\b", "lets the database read files"),
+        (r"(?=.*\binto\b).*\b(?:out|dump)file\b", "lets the database write a file"),
+        (
+            r".*\bpg_terminate_backend\b|shutdown(?: \S+){0,2}$|kill\b.*\ball\b",
+            "ends the database or its connections",
+        ),
+    )
+)
+# Conditions that hold for every row.
+_ALWAYS = re.compile(
+    rf"true|t|[1-9]\d*|not (?:false|0)|(\S+) (?:=|<=|>=|is|like) (?:\1|'%')|{_KEY} >=? [01]"
+    rf"|(\d+) (?:<>|!=) (?!\2$)\d+|{_KEY} is not null"
+    r"|(?:exists|(\S+) in select \3)\b(?!.*\bwhere\b).*"
 )
 
 
@@ -55,170 +89,68 @@ def statements(text: str) -> list[list[str]]:
 
 def destruction(text: str) -> str | None:
     """Why a text destroys data, in a person's words; None when it does not."""
-    for tokens in statements(text):
-        reason = _statement(tokens)
-        if reason:
-            return reason
-    return None
+    return next(filter(None, map(_destroys, statements(text))), None)
 
 
-def _statement(tokens: list[str]) -> str | None:
+def _destroys(tokens: list[str]) -> str | None:
     while tokens and tokens[0] in ("explain", "begin", "(", "start", "do"):
         if tokens[0] == "explain" and "analyze" not in tokens[:3]:
             return None
         tokens = tokens[1:]
-    if not tokens:
-        return None
-    first = tokens[0]
-    if first == "match" and "delete" in tokens and "where" not in tokens:
-        return "deletes every node of a graph"
-    for token in tokens:
-        if token.startswith("$") and len(token) > 2:
-            reason = destruction(re.sub(r"^\$\w*\$|\$\w*\$$", "", token))
-            if reason:
-                return reason
+    first = "".join(tokens[:1])
+    bodies = [_body(token) for token in tokens if _DOLLARS.match(token)]
     if first in ("execute", "exec", "perform", "prepare"):
-        for token in tokens:
-            if token.startswith("'"):
-                reason = destruction(token[1:-1].replace("''", "'"))
-                if reason:
-                    return reason
-    if (first == "rename" and tokens[1:2] == ["table"]) or (
-        first == "alter"
-        and tokens[-2:-1] == ["to"]
-        and "rename" in tokens
-        and "column" not in tokens
-    ):
-        return "takes a table away under another name"
-    if first == "merge" and "delete" in tokens and "true" in tokens:
-        return "deletes every row of a table"
-    if first == "drop" and (len(tokens) < 2 or tokens[1] in _DROPPED or tokens[1] == "if"):
-        if tokens[1:2] == ["temporary"]:
-            return None
-        return f"drops a {tokens[1] if len(tokens) > 1 else 'thing'} of the database"
-    if first == "truncate":
-        return "empties a table"
-    if first == "alter" and "drop" in tokens:
-        return "drops a part of a table"
-    if first in ("delete", "update") or ("delete" in tokens[:12] and first == "with"):
-        return _unfiltered(tokens, first)
-    if first in ("flushall", "flushdb", "purge", "optimize") and first != "optimize":
-        return "empties the database"
-    if first in ("grant",) and ("all" in tokens or "superuser" in tokens):
-        return "gives away all rights on the database"
-    if (
-        first == "alter"
-        and len(tokens) > 1
-        and tokens[1] in ("user", "role")
-        and any(t in tokens for t in ("superuser", "identified", "password"))
-    ):
-        return "changes who may use the database"
-    if first == "create" and tokens[1:2] in (["rule"], ["event"], ["trigger"]) and "do" in tokens:
-        return _statement(
-            [
-                token
-                for token in tokens[tokens.index("do") + 1 :]
-                if token not in ("instead", "also", "(")
-            ]
-        )
-    if first == "alter" and tokens[-4:] == ["disable", "row", "level", "security"]:
-        return "turns off what guards the rows of a table"
-    if any(re.fullmatch(r"pl(python\w*|perlu|sh|rubyu)|executable", token) for token in tokens):
-        return "lets the database run a program"
-    if first == "copy" and "program" in tokens:
-        return "lets the database run a program"
-    if first == "revoke" or (first == "create" and "superuser" in tokens):
-        return "changes who may use the database"
-    if (
-        "xp_cmdshell" in tokens
-        or "sys_exec" in tokens
-        or "sys_eval" in tokens
-        or "pg_read_file" in tokens
-    ):
-        return "lets the database run a program or read files"
-    if ("outfile" in tokens or "dumpfile" in tokens) and "into" in tokens:
-        return "lets the database write a file"
-    if (
-        "pg_terminate_backend" in tokens
-        or (first == "shutdown" and len(tokens) <= 3)
-        or (first == "kill" and "all" in tokens)
-    ):
-        return "ends the database or its connections"
+        bodies += [_unquote(token) for token in tokens if token.startswith("'")]
+    for body in bodies:
+        if reason := destruction(body):
+            return reason
+    shape = " ".join("''" if token[0] in "'\"`" else token for token in tokens)
+    for pattern, reason in _DESTROYS:
+        if match := pattern.match(shape):
+            return reason.format(*match.groups())
+    if first in ("delete", "update") or (first == "with" and "delete" in tokens[:12]):
+        return _unfiltered(tokens, "changes" if first == "update" else "deletes")
+    if tokens[:2] in (["create", "rule"], ["create", "event"], ["create", "trigger"]):
+        done = tokens[tokens.index("do") + 1 :] if "do" in tokens else []
+        return _destroys([token for token in done if token not in ("instead", "also")])
     return None
 
 
-def _unfiltered(tokens: list[str], first: str) -> str | None:
-    if first == "update" and "set" not in tokens:
+def _unfiltered(tokens: list[str], what: str) -> str | None:
+    if len(tokens) < 2 or (tokens[0] == "update" and "set" not in tokens):
         return None
-    if first == "delete" and "from" not in tokens[:3] and len(tokens) < 2:
-        return None
-    what = "deletes" if first != "update" else "changes"
     if "where" not in tokens:
         return f"{what} every row of a table" if "limit" not in tokens else None
     where = tokens[tokens.index("where") + 1 :]
-    for stop in ("returning", "order", "limit"):
-        if stop in where:
-            where = where[: where.index(stop)]
-    return f"{what} every row: the condition is always true" if _always(where) else None
+    end = next((at for at, one in enumerate(where) if one in ("returning", "order", "limit")), None)
+    return f"{what} every row: the condition is always true" if _always(where[:end]) else None
 
 
 def _always(where: list[str]) -> bool:
     """True for a condition that holds for every row."""
-    if "or" in where:
-        cut = where.index("or")
-        return _always(where[:cut]) or _always(where[cut + 1 :])
     where = [token for token in where if token not in ("(", ")")]
-    if "and" in where:
-        cut = where.index("and")
-        return _always(where[:cut]) and _always(where[cut + 1 :])
-    if len(where) == 1:
-        return where[0] in ("true", "1", "t") or (where[0].isdigit() and where[0] != "0")
-    if len(where) == 2:
-        return where in (["not", "false"], ["not", "0"])
-    if len(where) == 3:
-        left, operator, right = where
-        if operator in ("=", "<=", ">=", "is", "like"):
-            return left == right or right == "'%'"
-        if operator in (">", ">=") and _KEY.fullmatch(left) and right in ("0", "1"):
-            return True
-        if operator in ("<>", "!=", "<", ">") and left.isdigit() and right.isdigit():
-            numbers = int(left[:9]), int(right[:9])
-            return {
-                "<>": numbers[0] != numbers[1],
-                "!=": numbers[0] != numbers[1],
-                "<": numbers[0] < numbers[1],
-                ">": numbers[0] > numbers[1],
-            }[operator]
-    if where[:1] == ["exists"] or where[1:3] == ["in", "select"]:
-        return "where" not in where and where[:1] in (["exists"], where[3:4])
-    return (
-        where[-3:] == ["is", "not", "null"] and bool(_KEY.fullmatch(where[0])) and len(where) == 4
-    )
+    for word, holds in (("or", any), ("and", all)):
+        if word in where:
+            cut = where.index(word)
+            return holds((_always(where[:cut]), _always(where[cut + 1 :])))
+    if numbers := re.fullmatch(r"(\d{1,9}) ([<>]) (\d{1,9})", " ".join(where)):
+        left, right = int(numbers[1]), int(numbers[3])
+        return left < right if numbers[2] == "<" else left > right
+    return _ALWAYS.fullmatch(" ".join(where)) is not None
 
 
+_DOLLARS = re.compile(r"^\$\w*\$|\$\w*\$$")
 SOMETHING = "x"  # stands for a part of a string that only the database knows
 _CLIENT_SET = re.compile(r"(?m)^[ \t]*+\\set[ \t]++(\w++)[ \t]++(\S.*)$")
 _CLIENT_USE = re.compile(r"(?<![:\w]):(['\"]?)(\w+)\1")
 _RUNS = ("execute", "exec", "prepare", "immediate", "perform", "call")
 _RUNS_ARGUMENTS = frozenset(
-    {
-        "query_to_xml",
-        "dblink_exec",
-        "dblink",
-        "sp_executesql",
-        "sp_msforeachtable",
-        "sp_msforeachdb",
-        "xp_cmdshell",
-    }
-    | {
-        "openrowset",
-        "openquery",
-        "eval",
-        "database_to_xml",
-        "cursor_to_xml",
-        "exec_sql",
-        "execute_sql",
-    }
+    names(
+        """
+query_to_xml dblink_exec dblink sp_executesql sp_msforeachtable sp_msforeachdb xp_cmdshell openrowset
+openquery eval database_to_xml cursor_to_xml exec_sql execute_sql
+"""
+    )
 )
 
 
@@ -265,32 +197,23 @@ def _flat(text: str) -> list[list[str]]:
     """The statements of a text, with those inside bodies in dollars after their own."""
     found: list[list[str]] = []
     for tokens in statements(text):
-        bodies = [
-            re.sub(r"^\$\w*\$|\$\w*\$$", "", token)
-            for token in tokens
-            if re.match(r"\$\w*\$", token)
-        ]
-        found.append(tokens)
-        found += [inner for body in bodies for inner in statements(body)]
+        bodies = [_body(token) for token in tokens if _DOLLARS.match(token)]
+        found += [tokens, *(inner for body in bodies for inner in statements(body))]
     return found
+
+
+def _body(token: str) -> str:
+    return _DOLLARS.sub("", token)
 
 
 def _remember(tokens: list[str], variables: dict[str, str]) -> None:
     """`SET @s = …`, `DECLARE @s text = …`, `s := …`."""
-    for at, token in enumerate(tokens):
-        if token == "=" and at:
-            start = at - 1 if tokens[at - 1] not in (":",) else at - 2
-            name = _name_before(tokens, start, declared=tokens[0] == "declare")
-            value = _joined(tokens[at + 1 :], variables)
-            if name and value:
-                variables[name] = value
-
-
-def _name_before(tokens: list[str], at: int, *, declared: bool) -> str:
-    if declared:
-        names = [after for mark, after in itertools.pairwise(tokens) if mark == "@"]
-        return names[0] if names else tokens[1] if len(tokens) > 1 else ""
-    return tokens[at] if at >= 0 else ""
+    if "=" in tokens[1:]:
+        at = tokens.index("=", 1)
+        before = [token for token in tokens[:at] if token not in ("@", ":")]
+        value = _joined(tokens[at + 1 :], variables)
+        if value:
+            variables[before[1] if before[0] == "declare" and before[1:] else before[-1]] = value
 
 
 def _run_by(tokens: list[str], variables: dict[str, str]) -> list[str]:

@@ -90,6 +90,7 @@ class Call:
                 stop_early=row.early,
                 single_dash_long=row.dash,
                 glued=row.glued,
+                last=row.last_options,
             )
         return self._options
 

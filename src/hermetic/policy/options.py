@@ -10,6 +10,7 @@ class Options(msgspec.Struct):
 
     given: list[tuple[str, str | None]]
     operands: list[str]
+    rest: list[str] = []  # the value of an option that ends all others, and the words behind it
 
     def has(self, *names: str) -> bool:
         """True when one of the options was given; long names also by a prefix of at least one
@@ -48,9 +49,10 @@ def parse_options(
     stop_early: bool = False,
     single_dash_long: bool = False,
     glued: str = "",
+    last: tuple[str, ...] = (),
 ) -> Options:
     """Options and operands. `short` are letters, `long` names that take a value; `glued` letters
-    that take the rest of their word alone.
+    that take the rest of their word alone; `last` those behind whose value nothing is an option.
 
     With `stop_early` everything after the first operand is an operand, as for wrappers.
     """
@@ -62,7 +64,7 @@ def parse_options(
         at += 1
         if arg == "--":
             operands += args[at:]
-            break
+            return Options(given, operands, args[at:] if arg in last else [])
         if arg.startswith("--") or (single_dash_long and arg.startswith("-") and len(arg) > 2):
             name, equals, value = arg.lstrip("-").partition("=")
             if equals:
@@ -79,6 +81,9 @@ def parse_options(
             break
         else:
             operands.append(arg)
+        if last and given and given[-1][0] in last:
+            first = given[-1][1]
+            return Options(given, operands, [*([] if first is None else [first]), *args[at:]])
     return Options(given, operands)
 
 

@@ -76,6 +76,10 @@ def judge_program(call: Call) -> str | None:
     """What is known of a program."""
     row = call.row
     judge_aspects(call, row)
+    if row.has("modules") and call.options.has("m") and call.options.rest:
+        module, *args = call.options.rest
+        if f"python:{module}" in TABLE:
+            return judge_program(call.named(f"python:{module}", args))
     words = behind_verb(call, row)
     if words is not None:
         return run_behind_verb(call, row, words)

@@ -15,6 +15,8 @@ from hermetic.policy.languages.sql import destruction
 from hermetic.policy.marks import SECRET, literal_globs, shown
 from hermetic.policy.network import check_address, check_sent, land, leave
 from hermetic.policy.options import Options, parse_options
+from hermetic.policy.paths import is_secret
+from hermetic.policy.shell import Shell
 from hermetic.policy.tables import names, regex
 from hermetic.policy.variables import is_known_registry, judge_variable
 
@@ -131,6 +133,7 @@ _MANY = regex(r"--all\b|-A\b|--all-namespaces|(^|\s)-l|--selector|--force")
 CONDITIONS: dict[str, Callable[[Call, re.Match[str]], bool]] = {
     "alone": lambda call, _: not call.args,
     "arguments": lambda call, _: bool(call.args),
+    "secret": lambda call, match: is_secret(call.place(match[1])[0], call.shell),
     "input": lambda call, _: call.stdin is not None,
     "foreign url": _foreign_url,
     "foreign path": lambda call, match: (
@@ -152,7 +155,8 @@ def _operands(call: Call, row: Row, options: Options, held: list[str]) -> str | 
     """Apply the roles of the operands; gives what a command among them prints."""
     words = list(options.operands)
     for role in row.operands.split():
-        if role in ("command", "shell", "text*"):
+        if role in ("command", "rest", "shell", "text*"):
+            words = options.rest if role == "rest" else options.rest or words
             return _hand_on(call, row, role, words)
         count = len(words) if role.endswith("*") else 1
         taken, words = words[:count], words[count:]
@@ -235,7 +239,7 @@ _ROLES: dict[str, Callable[[Call, str], str | None]] = {
 }
 
 
-_COMMANDS = frozenset({"command", "shell", "text"})
+_COMMANDS = frozenset({"command", "rest", "shell", "text"})
 ROLES = _COMMANDS | _ROLES.keys()
 
 
@@ -259,6 +263,13 @@ def _hand_on(call: Call, row: Row, role: str, words: list[str]) -> str | None:
         return None
     if role == "shell":
         return run_code(call, " ".join(words), call.name, shell)
+    return run_words(call, words, shell)
+
+
+def run_words(call: Call, words: list[str], shell: Shell | None = None) -> str:
+    """Run a command that is given as words, or as one text."""
+    if len(words) == 1 and " " in words[0].strip():
+        return run_code(call, words[0], call.name, shell)
     return call.run(words, shell=shell)
 
 
@@ -306,9 +317,8 @@ def run_behind_verb(call: Call, row: Row, words: list[str]) -> str | None:
         if text := options.value("c", "command", "run"):
             return run_code(call, text, call.name)
         words = options.operands[row.skip :]
-    return (
-        call.run(words, shell=call.shell.elsewhere() if row.elsewhere else None) if words else None
-    )
+    shell = call.shell.elsewhere() if row.elsewhere else None
+    return run_words(call, words, shell) if words else None
 
 
 def _output(call: Call, row: Row, held: list[str]) -> str | None:

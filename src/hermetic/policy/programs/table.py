@@ -26,7 +26,7 @@ _JUDGED = frozenset(
     names("dry rules operands reads writes sends code program prints run hook language")
 )
 # Fields of options that take a value.
-_VALUED = names("values cwd reads writes output sends code program serves text script")
+_VALUED = names("values last cwd reads writes output sends code program serves text script")
 FILES = tuple(sorted(Path(__file__).parent.glob("*.toml")))
 
 
@@ -53,6 +53,7 @@ class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     early: bool = False  # its options end at the first operand
     dash: bool = False  # long options have one dash
     glued: str = ""  # letters that take the rest of their word alone, such as -i.bak
+    last: str = ""  # options with a value behind which nothing is an option: `python -m MODULE …`
     # What it does.
     dry: str = ""  # pattern over all arguments: nothing happens
     rules: tuple[Entry, ...] = ()  # the first that matches is reported
@@ -77,6 +78,7 @@ class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     elsewhere: bool = False  # that command runs on another machine
     language: str = ""  # of the code it runs, from texts.toml or `languages`:
     text: str = ""  # options whose value is such code
+    evals: str = ""  # verbs behind which it stands
     script: str = ""  # options that name a file of it
     hook: str = ""  # the function of hooks that judges it
     # What else it is.
@@ -90,11 +92,13 @@ class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     # Derived.
     short: str = ""
     long: tuple[str, ...] = ()
+    last_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         named = " ".join(getattr(self, field) for field in _VALUED).split()
         self.short = "".join(name for name in named if len(name) == 1)
         self.long = tuple(name for name in named if len(name) > 1)
+        self.last_options = tuple(self.last.split())
 
     def has(self, trait: str) -> bool:
         """True when the program has a trait."""

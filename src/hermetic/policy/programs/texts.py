@@ -41,7 +41,9 @@ def judge_patterns(call: Call, text: str, language: str) -> None:
     """
     for entry in TABLE.texts[language]:
         for match in pattern(entry.pattern).finditer(text):
-            value = next((group for group in match.groups() if group), "")
+            value = next(
+                (one for one in match.groups() if one), "" if match.re.groups else match[0]
+            )
             value = call.shell.home + value[1:] if value.startswith("~/") else value
             if entry.rule.startswith("run "):
                 call.run([*entry.rule.split()[1:], value.replace("\\", "/")])
@@ -56,7 +58,8 @@ def judge_patterns(call: Call, text: str, language: str) -> None:
 def given_texts(call: Call) -> list[str]:
     """The code that options, files they name and standard input hold, as far as it is known."""
     row, options = call.row, call.options
-    texts = options.values(*row.text.split())
+    texts, words = options.values(*row.text.split()), options.operands
+    texts += words[1:2] if words and words[0] in row.evals.split() else []
     for path in options.values(*row.script.split()):
         content = read(call, path)
         if NET in content:
@@ -88,6 +91,7 @@ def _lands(call: Call, text: str) -> None:
 # runs code with it; any other action is a rule.
 ACTIONS: dict[str, Callable[[Call, str], object]] = {
     "code": lambda call, text: run_code(call, text.replace('\\"', '"'), call.name),
+    "typed": lambda call, text: run_code(call, text.replace("\\n", "\n"), "typed text"),
     "program": lambda call, text: run_program(call, text, "a command"),
     "escaped": lambda call, text: run_code(
         call, re.sub(r"\\(.)", r"\1", text).strip("'\""), call.name

@@ -10,25 +10,12 @@ import itertools
 import re
 import urllib.parse
 
+from hermetic.policy import marks
 from hermetic.policy.budget import MAX_TEXT, joined
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import run_program
 from hermetic.policy.effects import read, write
-from hermetic.policy.marks import (
-    DECODED,
-    ENDLESS,
-    LOCAL,
-    NET,
-    NUMBER,
-    SECRET,
-    TOKEN,
-    UNSET,
-    is_known,
-    is_plain,
-    marks_in,
-    unknown_like,
-)
-from hermetic.policy.options import parse_options
+from hermetic.policy.marks import is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.programs.hooks.network import judge_telnet
 from hermetic.policy.shell.quoting import decode_backslashes
 from hermetic.policy.tables import regex
@@ -73,7 +60,7 @@ def judge_printf(call: Call) -> str | None:
         args = args[1:]
     if not args:
         return ""
-    text = format_printf(args[0], args[1:])
+    text = _format_printf(args[0], args[1:])
     if variable is not None:
         if "[" in variable:
             call.machine.fold_text(variable, call.shell)
@@ -82,67 +69,59 @@ def judge_printf(call: Call) -> str | None:
     return text
 
 
-def format_printf(template: str, values: list[str]) -> str:
+def _format_printf(template: str, values: list[str]) -> str:
     """What printf prints."""
     if not is_plain(template) or re.search(r"%\d+\$", template):
         return unknown_like(template, *values)
-    out: list[str] = []
-    size = 0
-    rest = list(values)
+    out, rest, size = list[str](), list(values), 0
     for _ in range(MAX_REPEATS):
-        before = len(rest)
-        pos = 0
+        before, pos = len(rest), 0
         for match in _FORMAT.finditer(template):
-            out.append(decode_backslashes(template[pos : match.start()], octal_needs_zero=False)[0])
+            out += [_unescaped(template[pos : match.start()]), _formatted(match, rest)]
             pos = match.end()
-            out.append(_formatted(match, rest))
             size += len(out[-2]) + len(out[-1])
             if size > MAX_TEXT:
                 return unknown_like(*values)
-        out.append(decode_backslashes(template[pos:], octal_needs_zero=False)[0])
+        out.append(_unescaped(template[pos:]))
         if not rest or len(rest) == before:
             return joined(out)
     return joined([*out, unknown_like(*rest)])
 
 
+def _unescaped(text: str) -> str:
+    return decode_backslashes(text, octal_needs_zero=False)[0]
+
+
 def _formatted(match: re.Match[str], rest: list[str]) -> str:
     if match[1]:
         return "%"
-    flags, width, precision, kind = match[2] or "", match[3], match[4], match[5]
-    if width == "*":
-        width = rest.pop(0) if rest else "0"
-    if precision == "*":
-        precision = rest.pop(0) if rest else "0"
+    flags, *sizes, kind = match.group(2, 3, 4, 5)
+    width, precision = ((rest.pop(0) if rest else "0") if one == "*" else one for one in sizes)
     value = rest.pop(0) if rest else ""
-    if kind in ("b", "q", "s"):
-        if kind == "b":
-            value = decode_backslashes(
-                re.sub(r"\\0([0-7]{1,3})", r"\\\1", value), octal_needs_zero=False
-            )[0]
-        if precision and precision.isdigit():
-            value = value[: int(precision)] if is_plain(value) else value
-        if width and width.lstrip("-").isdigit() and int(width) < 10_000:
-            value = value.ljust(int(width)) if "-" in flags else value.rjust(int(width))
-        return value
+    if kind == "b":
+        value = _unescaped(re.sub(r"\\0([0-7]{1,3})", r"\\\1", value))
     if kind == "c":
         return value[:1]
-    if not is_plain(value):
-        return NUMBER
-    if value[:1] in ("'", '"') and len(value) > 1:
-        number = ord(value[1])
-    else:
+    is_text, is_number = kind in "bqs", kind in "diuxXoeEfFgG"
+    if not re.fullmatch(r"-?\d{0,4}", width or "") or not (is_text or is_number):
+        return unknown_like(value)
+    number: float = 0
+    if not is_text:
         try:
-            number = int(value, 0) if not re.fullmatch(r"0\d+", value) else int(value, 8)
+            number = _number(value, as_float=kind in "eEfFgG")
         except ValueError:
-            return value if kind in "feg" else NUMBER if value else "0"
-    layout = {"d": "d", "i": "d", "u": "d", "x": "x", "X": "X", "o": "o"}.get(kind)
-    if layout is None:
-        return str(number)
-    text = format(number, layout)
-    if width and width.isdigit() and int(width) < 1000:
-        fill = "0" if "0" in flags and "-" not in flags else " "
-        text = text.ljust(int(width)) if "-" in flags else text.rjust(int(width), fill)
-    return text
+            return marks.NUMBER
+    exact = bool(precision) and precision.isdigit() and len(precision) < 5 and is_plain(value)
+    layout = f"%{flags}{width or ''}{'.' + precision if exact else ''}{'s' if is_text else kind}"
+    return layout % (value if is_text else number,)
+
+
+def _number(value: str, *, as_float: bool) -> float:
+    if len(value) > 1 and value[0] in "'\"":
+        return ord(value[1])
+    if as_float:
+        return float(value or "0")
+    return int(value or "0", 8 if re.fullmatch(r"0\d+", value) else 0)
 
 
 def inputs(call: Call, operands: list[str]) -> str:
@@ -154,9 +133,9 @@ def inputs(call: Call, operands: list[str]) -> str:
 
 def _keeps(call: Call, text: str) -> str:
     """A text without its endless part, which the program would keep in memory."""
-    if ENDLESS in text:
+    if marks.ENDLESS in text:
         call.report("use-everything-up", "keeps what never ends in memory")
-    return text.replace(ENDLESS, "")
+    return text.replace(marks.ENDLESS, "")
 
 
 def judge_cat(call: Call) -> str | None:
@@ -174,7 +153,7 @@ def judge_fold(call: Call) -> str | None:
     """fold breaks lines."""
     text, width = inputs(call, call.options.operands), call.options.value("w", "width") or "80"
     if not is_plain(text) or not width.isdigit() or not int(width) or call.options.has("s", "b"):
-        return unknown_like(text).replace(UNSET, LOCAL) + "\n"
+        return unknown_like(text).replace(marks.UNSET, marks.LOCAL) + "\n"
     size = int(width)
     return "\n".join(
         "\n".join(line[at : at + size] for at in range(0, len(line), size))
@@ -186,7 +165,7 @@ def judge_head(call: Call) -> str | None:
     """head and tail print a part of their input."""
     options = call.options
     text = inputs(call, options.operands)
-    text = _keeps(call, text) if call.name == "tail" else text.replace(ENDLESS, "")
+    text = _keeps(call, text) if call.name == "tail" else text.replace(marks.ENDLESS, "")
     size = options.value("c", "bytes")
     count = (
         size
@@ -195,7 +174,7 @@ def judge_head(call: Call) -> str | None:
     )
     if not is_known(text):
         # a piece that no reader would see as such
-        return text + (LOCAL if size is None else DECODED)
+        return text + (marks.LOCAL if size is None else marks.DECODED)
     if not re.fullmatch(r"[+-]?\d{1,9}", count):
         return unknown_like(text)
     number, units = (
@@ -215,13 +194,15 @@ def judge_rev(call: Call) -> str | None:
     if call.name == "tac":
         lines = _keeps(call, text).split("\n")
         return "\n".join(reversed(lines[:-1] if text.endswith("\n") else lines)) + "\n"
-    return "\n".join(line[::-1] for line in text.split("\n")) + ("" if is_known(text) else DECODED)
+    return "\n".join(line[::-1] for line in text.split("\n")) + (
+        "" if is_known(text) else marks.DECODED
+    )
 
 
 def _tr_set(text: str) -> str:
     for name, letters in _TR_CLASSES.items():
         text = text.replace(name, letters)
-    text = decode_backslashes(text, octal_needs_zero=False)[0]
+    text = _unescaped(text)
     out: list[str] = []
     at = 0
     while at < len(text):
@@ -249,7 +230,7 @@ def judge_tr(call: Call) -> str | None:
         return text if is_known(text) and not complement else unknown_like(text)
     target = sets[1].ljust(len(sets[0]), sets[1][-1])
     if not is_known(text) and sum(map(str.isalpha, sets[0])) > 1:
-        return text + DECODED  # letters stand for others
+        return text + marks.DECODED  # letters stand for others
     return text.translate({ord(a): b for a, b in zip(sets[0], target, strict=False)})
 
 
@@ -261,25 +242,19 @@ def judge_cut(call: Call) -> str | None:
     if not is_known(text) or spec is None or not re.fullmatch(r"[\d,-]+", spec) or len(spec) > 200:
         return unknown_like(text)
     by_field = options.value("f", "fields") is not None
-    delimiter = options.value("d", "delimiter") or "\t"
+    delimiter = (options.value("d", "delimiter") or "\t") if by_field else ""
     lines: list[str] = []
     for line in text.splitlines():
         parts = line.split(delimiter) if by_field else list(line)
-        if by_field and len(parts) == 1:
-            lines.append(line)
-            continue
         picked = [part for number, part in enumerate(parts, 1) if _in_ranges(number, spec)]
-        lines.append((delimiter if by_field else "").join(picked))
+        lines.append(line if by_field and len(parts) == 1 else delimiter.join(picked))
     return "".join(f"{line}\n" for line in lines)
 
 
 def _in_ranges(number: int, spec: str) -> bool:
     for piece in spec.split(","):
         low, dash, high = piece.partition("-")
-        if not dash:
-            if low and number == int(low):
-                return True
-        elif (not low or number >= int(low)) and (not high or number <= int(high)):
+        if int(low or "1") <= number <= (int(high or number) if dash else int(low or "0")):
             return True
     return False
 
@@ -290,59 +265,43 @@ def judge_base(call: Call) -> str | None:
     text = inputs(call, options.operands)
     decode = options.has("d", "D", "decode")
     if not is_plain(text):
-        return unknown_like(text).replace(UNSET, DECODED if decode else LOCAL)
-    codec = (
-        "base32"
-        if "32" in call.name or options.has("base32")
-        else "base16"
-        if options.has("base16")
-        else "base64"
+        return unknown_like(text).replace(marks.UNSET, marks.DECODED if decode else marks.LOCAL)
+    codec = next(
+        (one for one in ("32", "16") if one in call.name or options.has("base" + one)), "64"
     )
-    return decode_base(text, codec) if decode else encode_base(text, codec) + "\n"
+    return _decode(text, codec) if decode else _encode(text, codec) + "\n"
 
 
-def decode_base(text: str, codec: str) -> str:
+def _decode(text: str, codec: str) -> str:
     """The decoded text, or a mark when it does not decode."""
-    packed = re.sub(r"[^A-Za-z0-9+/_=-]", "", text)
-    packed += "=" * (-len(packed) % (8 if codec == "base32" else 4))
+    packed = re.sub(r"[^A-Za-z0-9+/_=-]", "", text).replace("-", "+").replace("_", "/")
+    packed = packed.rstrip("=").upper() if codec != "64" else packed
+    padding = {"64": -len(packed) % 4, "32": -len(packed) % 8, "16": 0}[codec]
     try:
-        if codec == "base32":
-            data = base64.b32decode(packed.upper())
-        elif codec == "base16":
-            data = base64.b16decode(packed.rstrip("=").upper())
-        else:
-            data = base64.b64decode(packed.replace("-", "+").replace("_", "/"))
+        data: bytes = getattr(base64, f"b{codec}decode")(packed + "=" * padding)
     except (binascii.Error, ValueError):
-        return DECODED
+        return marks.DECODED
     return data.decode("latin-1")
 
 
-def encode_base(text: str, codec: str) -> str:
-    """The encoded text."""
-    data = text.encode("latin-1", "replace")
-    encoded = {"base32": base64.b32encode, "base16": base64.b16encode}.get(codec, base64.b64encode)(
-        data
-    )
-    return encoded.decode("ascii")
+def _encode(text: str, codec: str) -> str:
+    data: bytes = getattr(base64, f"b{codec}encode")(text.encode("latin-1", "replace"))
+    return data.decode("ascii")
 
 
 def judge_xxd(call: Call) -> str | None:
     """xxd -r turns a hex dump back into bytes."""
     options = call.options
     text = inputs(call, options.operands[:1])
-    if not any(
-        "r" in arg[1:] for arg in call.args if arg.startswith("-") and not arg.startswith("--")
-    ):
+    if not options.has("r"):
         if options.has("p", "ps", "plain") and is_plain(text):
             return text.encode("latin-1").hex() + "\n"
-        return LOCAL + "".join(m for m in marks_in(text)) + "\n"
+        return marks.LOCAL + marks_in(text) + "\n"
     if not is_plain(text):
-        return unknown_like(text).replace(UNSET, DECODED)
-    plain = options.has("p")
-    if not plain:
-        text = "".join(
-            re.sub(r"^\s*[0-9a-fA-F]+:\s*", "", line).split("  ")[0] for line in text.splitlines()
-        )
+        return unknown_like(text).replace(marks.UNSET, marks.DECODED)
+    if not options.has("p"):  # an offset before the digits, and letters behind them
+        lines = [re.sub(r"^\s*[0-9a-fA-F]+:\s*", "", line) for line in text.splitlines()]
+        text = "".join(line.split("  ")[0] for line in lines)
     digits = re.sub(r"[^0-9a-fA-F]", "", text)
     return bytes.fromhex(digits[: len(digits) // 2 * 2]).decode("latin-1")
 
@@ -362,14 +321,14 @@ def judge_decoder(call: Call) -> str | None:
             call.machine.note("delete", call.place(path)[0])
     text = "".join(read(call, path) for path in words) if words else call.input()
     if call.name in ("gpg", "gpg2") and "export-secret" in "".join(call.args):
-        return SECRET
+        return marks.SECRET
     return _decoded(text, call.row.has("decodes") or any(map(_DECODES.fullmatch, call.args)))
 
 
 def _decoded(text: str, decodes: bool) -> str:
     return (
-        (DECODED if decodes else LOCAL)
-        + "".join(mark for mark in (NET, SECRET, TOKEN) if mark in text)
+        (marks.DECODED if decodes else marks.LOCAL)
+        + "".join(mark for mark in (marks.NET, marks.SECRET, marks.TOKEN) if mark in text)
         + "\n"
     )
 
@@ -378,53 +337,35 @@ def judge_openssl(call: Call) -> str | None:
     """openssl: connections, encodings and ciphers."""
     pairs, kind = list(itertools.pairwise(call.args)), "".join(call.args[:1])
     if kind == "s_client":
-        return judge_telnet(
-            call.again(
-                ["telnet", *(value for flag, value in pairs if flag in ("-connect", "-host"))]
-            )
-        )
-    text = (
-        "".join(read(call, value) for flag, value in pairs if flag in ("-in", "-inkey", "-key"))
-        or call.input()
-    )
+        hosts = [value for flag, value in pairs if flag in ("-connect", "-host")]
+        return judge_telnet(call.again(["telnet", *hosts]))
+    sources = [value for flag, value in pairs if flag in ("-in", "-inkey", "-key")]
+    text = "".join(read(call, path) for path in sources) or call.input()
     for path in [value for flag, value in pairs if flag == "-out"]:
         write(call, path, content=text)
     decodes = any(map(_DECODES.fullmatch, call.args))
     ciphers = any(arg.startswith(("-aes", "-des", "-k", "-pass", "-bf")) for arg in call.args)
     if kind in ("base64", "enc") and is_plain(text) and not ciphers:
-        return decode_base(text, "base64") if decodes else encode_base(text, "base64") + "\n"
+        return _decode(text, "64") if decodes else _encode(text, "64") + "\n"
     return _decoded(text, decodes)
 
 
 def judge_seq(call: Call) -> str | None:
     """seq prints numbers; a long run becomes its ends and an unknown number."""
-    options = parse_options(
-        [arg for arg in call.args if not re.fullmatch(r"-\d+", arg)], "fs", ("separator", "format")
-    )
-    numbers = [int(arg) for arg in call.args if re.fullmatch(r"-?\d{1,9}", arg)]
-    if not numbers or len(numbers) != len(options.operands) + sum(
-        1 for a in call.args if re.fullmatch(r"-\d+", a)
-    ):
-        return NUMBER + "\n"
-    first, step, last = (
-        (1, 1, numbers[0])
-        if len(numbers) == 1
-        else (numbers[0], 1, numbers[1])
-        if len(numbers) == 2
-        else numbers[:3]
-    )
-    separator = options.value("s", "separator") or "\n"
+    if any(re.match("-[a-z-]", arg) for arg in call.args):
+        return marks.LOCAL + "\n"
+    if not all(re.fullmatch(r"-?\d{1,9}", word) for word in call.args) or len(call.args) > 3:
+        return marks.NUMBER + "\n"
+    *begin, last = map(int, call.args or ["1"])
+    first, step = (*begin, 1, 1)[:2]
     if step == 0 or abs(last - first) // abs(step) > 64:
-        return joined((str(first), str(last), NUMBER + NUMBER), separator) + "\n"
-    return (
-        joined((str(n) for n in range(first, last + (1 if step > 0 else -1), step)), separator)
-        + "\n"
-    )
+        return f"{first}\n{last}\n{marks.NUMBER * 2}\n"
+    return "".join(f"{n}\n" for n in range(first, last + (1 if step > 0 else -1), step))
 
 
 def judge_yes(call: Call) -> str | None:
     """yes repeats a line."""
-    return (" ".join(call.args) or "y") + "\n" + ENDLESS
+    return (" ".join(call.args) or "y") + "\n" + marks.ENDLESS
 
 
 def judge_sort(call: Call) -> str | None:
@@ -439,9 +380,7 @@ def judge_sort(call: Call) -> str | None:
         text = _keeps(call, text)
     if not is_known(text):
         return text
-    if call.name == "sort" and not options.has(
-        "n", "k", "key", "h", "V", "u", "M", "g", "R", "random-sort"
-    ):
+    if call.name == "sort":
         return "".join(sorted(text.splitlines(keepends=True), reverse=options.has("r", "reverse")))
     if call.name == "paste" and options.has("s"):
         glue = "\t" if options.value("d") is None else (options.value("d") or "")[:1]

@@ -357,16 +357,3 @@ def judge_telnet(call: Call) -> str | None:
         check_sent(call, call.stdin or "")
     check_commands(call, call.stdin)
     return LOCAL if is_local(host) else NET
-
-
-def judge_xterm(call: Call) -> str | None:
-    """xterm and kin run a command in a window."""
-    args = call.args
-    if "send-text" in args:
-        run_code(call, args[-1].replace("\\n", "\n"), "typed text")
-        return None
-    flags = ("-e", "--", "-x", "--command", "--execute", "start")
-    rest = args[next((at for at, arg in enumerate(args) if arg in flags), len(args)) + 1 :]
-    return (
-        run_code(call, rest[0], call.name) if len(rest) == 1 else call.run(rest) if rest else None
-    )

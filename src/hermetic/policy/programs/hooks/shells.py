@@ -100,54 +100,30 @@ def _from_stdin(call: Call, args: list[str]) -> str | None:
 
 def judge_shell(call: Call) -> str | None:
     """sh, bash and kin: `-c TEXT`, a script, or standard input."""
-    args = call.args
-    at = 0
-    command = False
-    reads_stdin = False
-    while at < len(args) and args[at][:1] in ("-", "+") and len(args[at]) > 1:
-        arg = args[at]
-        at += 1
-        if arg == "--":
-            break
-        if arg in ("--version", "--help"):
-            return None
-        if arg.startswith("--"):
-            if arg in ("--rcfile", "--init-file") and at < len(args):
-                _script(call, args[at], [])
-                at += 1
-            elif arg.startswith("--command"):
-                command = True
-            continue
-        if "c" in arg[1:] and arg[0] == "-":
-            command = True
-        if "s" in arg[1:] and arg[0] == "-":
-            reads_stdin = True
-        if arg[-1] in "oO" and at < len(args):
-            at += 1
-        if (
-            "n" in arg[1:]
-            and arg[0] == "-"
-            and not command
-            and call.name not in ("csh", "tcsh", "fish")
-        ):
-            return None
-    rest = args[at:]
+    args = [re.sub(r"^\+(?=o$)", "-", arg) for arg in call.args]
+    call = call.named(call.name, [arg for arg in args if not re.fullmatch(r"\+[A-Za-z]+", arg)])
+    options, rest, command = call.options, call.options.operands, call.options.has("c", "command")
+    if options.has("version", "help"):
+        return None
+    for path in options.values("rcfile", "init-file"):
+        _script(call, path, [])
+    if options.has("n") and not command and call.name not in ("csh", "tcsh", "fish"):
+        return None
     call = call.moved(call.shell.cwd)
-    call.shell.lastpipe = "lastpipe" in args[:at] or call.row.has("lastpipe")
-    if command:
-        if not rest:
-            return None
-        shell = call.shell.fork()
-        shell.name0 = rest[1] if len(rest) > 1 else call.argv[0]
-        shell.positional = rest[2:]
-        if _is_unseen(rest[0]):
-            execute(call, rest[0], "a command")
-            if not rest[0].strip(marks_in(rest[0]) + " \n\"'"):
-                return LOCAL
-        return call.machine.run_text(rest[0], shell, call.stdin)
-    if rest and not reads_stdin:
-        return _script(call, rest[0], rest[1:])
-    return _from_stdin(call, rest)
+    call.shell.lastpipe = "lastpipe" in options.values("O", "o") or call.row.has("lastpipe")
+    if not command:
+        is_script = rest and not options.has("s")
+        return _script(call, rest[0], rest[1:]) if is_script else _from_stdin(call, rest)
+    rest = [*options.values("command"), *rest]
+    if not rest:
+        return None
+    shell = call.shell.fork()
+    shell.name0, shell.positional = rest[1] if len(rest) > 1 else call.argv[0], rest[2:]
+    if _is_unseen(rest[0]):
+        execute(call, rest[0], "a command")
+        if not rest[0].strip(marks_in(rest[0]) + " \n\"'"):
+            return LOCAL
+    return call.machine.run_text(rest[0], shell, call.stdin)
 
 
 def _is_unseen(text: str) -> bool:
@@ -226,31 +202,12 @@ def judge_env(call: Call) -> str | None:
     """env sets variables and runs a command; -S splits a text into one; alone it shows the
     environment.
     """
-    args = list(call.args)
-    while args:
-        arg = args[0]
-        split = re.match(r"(?:-\w*S|--split-string=?)(.*)", arg, re.DOTALL)
-        if split and arg != "-":
-            text = split[1]
-            args.pop(0)
-            if not text and args:
-                text = args.pop(0)
-            return run_code(
-                call, " ".join([text.lstrip("="), *(shlex.quote(arg) for arg in args)]), "env"
-            )
-        if arg in ("-u", "--unset", "-C", "--chdir", "-P", "-a", "--argv0"):
-            call = call.moved(args[1] if arg in ("-C", "--chdir") and len(args) > 1 else None)
-            args = args[2:]
-        elif directory := re.match(r"(?:--chdir=|-\w*C)(.+)", arg):
-            call = call.moved(directory[1])
-            args.pop(0)
-        elif arg == "--":
-            args.pop(0)
-            break
-        elif arg.startswith("-"):
-            args.pop(0)
-        else:
-            break
+    options = call.options
+    call = call.moved(options.value("C", "chdir"))
+    if options.rest:
+        text, *args = options.rest
+        return run_code(call, " ".join([text, *map(shlex.quote, args)]), "env")
+    args = options.operands[options.operands[:1] == ["-"] :]
     while args and re.match(r"[^\s=/-][^\s=/]*=", args[0]):
         name, _, value = args.pop(0).partition("=")
         call = import_function(call, name, value)
@@ -258,7 +215,7 @@ def judge_env(call: Call) -> str | None:
         call.env = {**call.env, name: value}
     if args:
         return call.run(args)
-    if not any(arg in ("--help", "--version") for arg in call.args):
+    if not options.has("help", "version"):
         call.report("show-environment", "shows the environment, which may hold credentials")
         return SECRET
     return None

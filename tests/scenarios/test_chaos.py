@@ -26,7 +26,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import hermetic
+from hermetic.contract.limits import CLIENTS
 from tests.environments.engines import ask, need_engine
+from tests.environments.sandboxes import kept_of
 from tests.programs import need, need_variable
 from tests.scenarios.living import with_argument
 from tests.sizes import is_full
@@ -93,6 +95,15 @@ async def kill_every_shell(scene: Scene) -> None:
         await asyncio.sleep(scene.dice.uniform(0, 0.05))
 
 
+async def stop_every_shell(scene: Scene) -> None:
+    shells = [pid for pid in _below(scene.resident) if _name(pid) == "bash"]
+    for pid in shells:
+        _signal(pid, signal.SIGSTOP)
+    await asyncio.sleep(scene.dice.choice((0.1, 0.5, 7.0)))
+    for pid in shells:
+        _signal(pid, signal.SIGCONT)
+
+
 async def stop_the_resident(scene: Scene) -> None:
     """For a moment, or for longer than a connection may take to be made."""
     _signal(scene.resident, signal.SIGSTOP)
@@ -119,7 +130,7 @@ async def open_while_it_is_stopped(scene: Scene) -> None:
 
 
 async def kill_a_caller(scene: Scene) -> None:
-    """One that is attached and runs commands."""
+    """One that is attached and runs commands; some of them are stopped for a while before."""
     assert scene.env.task is not None
     caller = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CALLER, scene.env.task, stdout=asyncio.subprocess.PIPE
@@ -127,20 +138,23 @@ async def kill_a_caller(scene: Scene) -> None:
     assert caller.stdout is not None
     assert await caller.stdout.readline() == b"ready\n"
     await asyncio.sleep(scene.dice.uniform(0, 0.2))
+    if scene.dice.random() < 0.5:
+        caller.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(scene.dice.choice((0.1, 0.5, 7.0)))
     caller.kill()
     await caller.wait()
 
 
 async def attach_too_many(scene: Scene) -> None:
-    """All connections taken: the next one gets an error that is ours, and the environment goes on."""
+    """All connections taken: the next caller waits for one, and the environment goes on."""
     assert scene.env.task is not None
-    attached: list[hermetic.Environment] = []
+    attached = [await hermetic.attach(scene.env.task) for _ in range(CLIENTS - 1)]
     try:
-        with contextlib.suppress(hermetic.EnvironmentUnavailable):
-            while len(attached) < 100:
-                attached.append(await hermetic.attach(scene.env.task))
-        assert len(attached) < 100
-        await _open_again(scene)
+        waiting = asyncio.create_task(_open_again(scene))
+        await asyncio.sleep(scene.dice.uniform(0, 1))
+        assert not waiting.done()
+        await attached.pop().close()
+        await waiting
     finally:
         for one in attached:
             await one.close()
@@ -173,6 +187,13 @@ async def fill_its_disk(scene: Scene) -> None:
     resource.prlimit(scene.resident, resource.RLIMIT_FSIZE, before)
 
 
+async def fill_its_spool(scene: Scene) -> None:
+    """Nothing can be written to the disk under its spool, a small one."""
+    await scene.env.run("head -c 9M /dev/zero > /var/tmp/fill")
+    await asyncio.sleep(scene.dice.uniform(0.05, 0.5))
+    await scene.env.run("rm /var/tmp/fill")
+
+
 async def remove_its_directory(scene: Scene) -> None:
     """As a cleaner of temporary directories would."""
     shutil.rmtree(Path(os.environ["HERMETIC_RUNTIME_DIR"], scene.env.id), ignore_errors=True)
@@ -183,6 +204,19 @@ async def kill_the_guardian(scene: Scene) -> None:
     guardian = (await scene.env.info()).guardian
     assert guardian is not None
     _signal(guardian, signal.SIGKILL)
+
+
+async def stop_the_guardian(scene: Scene) -> None:
+    guardian = (await scene.env.info()).guardian
+    assert guardian is not None
+    _signal(guardian, signal.SIGSTOP)
+    await asyncio.sleep(scene.dice.choice((0.1, 0.5, 7.0)))
+    _signal(guardian, signal.SIGCONT)
+
+
+async def kill_the_watchdog(scene: Scene) -> None:
+    """A sandbox ends with it, at the latest when the task is opened again."""
+    _signal(kept_of(scene.env).processes[1].pid, signal.SIGKILL)
 
 
 async def kill_the_resident(scene: Scene) -> None:
@@ -210,28 +244,29 @@ async def restart_the_container(scene: Scene) -> None:
 
 # Kind, fault, and whether the environment is gone after it.
 FAULTS: tuple[tuple[str, Fault, bool], ...] = (
-    ("local", kill_every_shell, False),
-    ("local", stop_the_resident, False),
-    ("local", open_while_it_is_stopped, False),
-    ("local", kill_a_caller, False),
-    ("local", attach_too_many, False),
-    ("local", starve_an_opener, False),
-    ("local", starve_the_resident, False),
-    ("local", fill_its_disk, False),
-    ("local", remove_its_directory, False),
+    *(
+        (kind, fault, False)
+        for kind in ("local", "sandbox", "docker")
+        for fault in (
+            kill_every_shell,
+            stop_every_shell,
+            stop_the_resident,
+            open_while_it_is_stopped,
+            kill_a_caller,
+            attach_too_many,
+            starve_an_opener,
+            starve_the_resident,
+            fill_its_disk,
+            remove_its_directory,
+        )
+    ),
     ("local", kill_the_guardian, False),
+    ("local", stop_the_guardian, False),
     ("local", kill_the_resident, True),
-    ("sandbox", kill_every_shell, False),
-    ("sandbox", stop_the_resident, False),
+    ("sandbox", kill_the_watchdog, True),
     ("sandbox", kill_the_resident, True),
-    ("docker", kill_every_shell, False),
-    ("docker", stop_the_resident, False),
     ("docker", pause_the_container, False),
-    ("docker", open_while_it_is_stopped, False),
-    ("docker", kill_a_caller, False),
-    ("docker", attach_too_many, False),
-    ("docker", starve_an_opener, False),
-    ("docker", fill_its_disk, False),
+    ("docker", fill_its_spool, False),
     ("docker", stop_the_engine, False),
     ("docker", kill_the_container, True),
     ("docker", restart_the_container, True),
@@ -375,7 +410,10 @@ async def _open_again(scene: Scene) -> None:
 
 def _options(kind: str) -> dict[str, Any]:
     if kind == "docker":
-        return {"image": need_variable("IMAGE_BASE")}
+        return {
+            "image": need_variable("IMAGE_BASE"),
+            "extra_args": ["--tmpfs", "/var/tmp:size=4m,mode=1777"],
+        }
     return {"login": False} if kind == "local" else {}
 
 

@@ -47,5 +47,5 @@ forget_dead() {
   local pid
   [ -r "$1" ] || return 0
   pid=$(<"$1")
-  [ "$(cat "/proc/${pid:-0}/comm" 2>/dev/null)" = "$2" ] || rm -f "$1"
+  [ -n "$(start_time "${pid:-0}")" ] && [ "$(cat "/proc/${pid:-0}/comm" 2>/dev/null)" = "$2" ] || rm -f "$1"
 }

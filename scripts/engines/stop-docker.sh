@@ -10,6 +10,10 @@ case "${1:-}" in
   *) stop "usage: ${0##*/} [--dir DIR]" ;;
 esac
 end_ours "$state/dockerd.id" 30
+if [ "${1:-}" = --dir ]; then # a killed daemon leaves mounts, and the next one mounts its data once more
+  awk -v top="$state/" 'index($2, top) == 1 { print $2 }' /proc/mounts | tac |
+    while read -r path; do umount --lazy "$path" || true; done
+fi
 if [ -s "$state/bridge" ]; then
   ip link del "$(<"$state/bridge")" 2>/dev/null || true
   rm -f "$state/bridge"

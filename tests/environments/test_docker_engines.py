@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,6 +14,7 @@ import pytest
 
 import hermetic
 from hermetic.environments.containers.client import PROGRAMS
+from hermetic.registry.host_process import ended
 from hermetic.registry.records import Records, runtime_root
 from tests.environments.engines import ENGINES, ask, eventually, need_engine, ours
 from tests.programs import need_root, need_variable
@@ -143,6 +146,26 @@ async def test_a_stopped_engine_is_told_with_what_to_do(own_engine: Callable[[],
     assert [record.task for record in Records(runtime_root()).all()] in ([], ["stopped"])
     Records(runtime_root()).discard(env.id)
     await eventually(lambda: list(runtime_root().glob("[et]-*")) == [])
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("own_engine")
+async def test_a_task_opens_anew_where_its_engine_was_killed_and_started_again() -> None:
+    env = await hermetic.open("docker", image="own", network=False, task="restarted")
+    running = asyncio.create_task(env.run("sleep 600"))
+    socket = Path(os.environ["DOCKER_HOST"].removeprefix("unix://"))
+    daemon = int((socket.parent / "docker.pid").read_text())
+    os.kill(daemon, signal.SIGKILL)
+    await ended(daemon)
+    start = [SCRIPTS / "start-docker.sh", "--dir", socket.parent]
+    await asyncio.to_thread(subprocess.run, start, check=True, capture_output=True)
+    async with asyncio.timeout(100):
+        # The engine ends what it finds of before.
+        assert isinstance((await running).ending, hermetic.Lost)
+    async with hermetic.open("docker", image="own", network=False, task="restarted") as again:
+        assert (await again.run("echo again")).output == "again\n"
+        await again.close(remove=True)
+    await env.close()
 
 
 @pytest.mark.full

@@ -157,7 +157,7 @@ async def test_a_task_opens_anew_where_its_engine_was_killed_and_started_again()
     daemon = int((socket.parent / "docker.pid").read_text())
     os.kill(daemon, signal.SIGKILL)
     await ended(daemon)
-    start = [SCRIPTS / "start-docker.sh", "--dir", socket.parent]
+    start = [str(SCRIPTS / "start-docker.sh"), "--dir", str(socket.parent)]
     await asyncio.to_thread(subprocess.run, start, check=True, capture_output=True)
     async with asyncio.timeout(100):
         # The engine ends what it finds of before.

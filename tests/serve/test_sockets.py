@@ -9,11 +9,13 @@ import pytest
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import Frame, Opcode
 from websockets.typing import Origin
 
 from hermetic.serve import access, app
 from hermetic.serve.api.tab import Redeem
 from hermetic.serve.console import Console
+from hermetic.serve.direct import DirectSocket
 from hermetic.serve.server import MOST_FRAME
 from tests.serve.serving import SECONDS, Client, serving
 
@@ -26,16 +28,27 @@ async def echo(console: Console, websocket: WebSocket, redeem: Redeem) -> None:
         await websocket.send_bytes(frame)
 
 
+async def echo_directly(console: Console, websocket: WebSocket, redeem: Redeem) -> None:
+    """The same past uvicorn's queue, as the tabs of the console."""
+    await websocket.accept()
+    socket = DirectSocket(websocket)
+    socket.listen(socket.write, lambda: None)
+    await socket.wait_closed()
+
+
 @pytest.fixture(autouse=True)
 def with_echo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A socket beside those of the console."""
-    monkeypatch.setattr(app, "SOCKETS", {**app.SOCKETS, "/api/v1/echo": echo})
+    """Sockets beside those of the console."""
+    more = {"/api/v1/echo": echo, "/api/v1/direct": echo_directly}
+    monkeypatch.setattr(app, "SOCKETS", {**app.SOCKETS, **more})
 
 
 @asynccontextmanager
-async def opened(client: Client, **options: Any) -> AsyncIterator[ClientConnection]:
+async def opened(
+    client: Client, path: str = "echo", **options: Any
+) -> AsyncIterator[ClientConnection]:
     """A WebSocket of a program, or of a page with `origin`."""
-    url = f"ws://{client.host}/api/v1/echo"
+    url = f"ws://{client.host}/api/v1/{path}"
     async with (
         asyncio.timeout(SECONDS),
         connect(url, proxy=None, compression=None, **options) as connection,
@@ -104,6 +117,61 @@ async def test_an_oversized_frame_ends_its_connection_alone(
                     await connection.recv()
                 assert connection.close_code == 1009
             assert "closed a WebSocket" in caplog.text
+            await other.send(b"still here")
+            assert await other.recv() == b"still here"
+
+
+def frame(data: bytes, opcode: Opcode = Opcode.BINARY) -> bytes:
+    """A whole message of a client."""
+    return Frame(opcode, data).serialize(mask=True)
+
+
+async def test_messages_arrive_however_they_are_cut() -> None:
+    async with serving() as server:
+        client = Client(server, "view")
+        async with opened(client, "direct", origin=Origin(client.origin)) as connection:
+            messages: list[bytes | str] = [b"", b"k", "grüße", bytes(range(256)) * 256, b"x" * 126]
+            for message in messages:
+                await connection.send(message)
+                assert await connection.recv() == message
+            await connection.send([b"in ", b"", b"pieces"])
+            assert await connection.recv() == b"in pieces"
+            await connection.send(["in ", "words"])
+            assert await connection.recv() == "in words"
+            long = frame(b"y" * 70_000)
+            stream = frame(b"byte by byte") + frame(b"ping", Opcode.PING) + frame(b"z" * 300) + long
+            for at in range(400):
+                connection.transport.write(stream[at : at + 1])
+                await asyncio.sleep(0)
+            connection.transport.write(stream[400:] + frame(b"a") + frame(b"b"))
+            sizes = [len(await connection.recv()) for _ in range(5)]
+            assert sizes == [12, 300, 70_000, 1, 1]
+            await (await connection.ping())
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"\x82\x01x", 1002),  # without a mask
+        (b"\xc2" + frame(b"x")[1:], 1002),  # a reserved bit
+        (b"\x80" + frame(b"x")[1:], 1002),  # goes on with nothing
+        (b"\x02" + frame(b"x")[1:] + frame(b"y"), 1002),  # in the middle of another one
+        (b"\x81" + frame(b"\xff")[1:], 1007),
+        (frame(bytes(MOST_FRAME + 1)), 1009),
+        (b"\x82\xff" + bytes([255] * 8), 1009),
+    ],
+)
+async def test_a_violation_of_the_protocol_ends_its_connection_alone(
+    sent: bytes, code: int
+) -> None:
+    async with serving() as server:
+        client = Client(server, "view")
+        async with opened(client, "direct", origin=Origin(client.origin)) as other:
+            async with opened(client, "direct", origin=Origin(client.origin)) as connection:
+                connection.transport.write(sent)
+                with pytest.raises(ConnectionClosed):
+                    await connection.recv()
+                assert connection.close_code == code
             await other.send(b"still here")
             assert await other.recv() == b"still here"
 

@@ -124,6 +124,10 @@ class Channel:
     def _came(self, start: int, data: bytes) -> None:
         if self.is_closed:
             return
+        if start == self._position and self._replay_end is None:  # nearly always
+            self._position = start + len(data)
+            self._out.output(self.number, start, data, self._was_written)
+            return
         if start > self._position:
             self._out.frame(frames.GAP, self.number, start)
             self._parsed += start - self._position  # the viewer gets nothing to parse in between
@@ -257,7 +261,10 @@ class Channel:
     # -- input
     def input(self, id: int, data: bytes) -> None:
         """Types bytes; they are acknowledged by their id once the environment has accepted them."""
-        self._add(id, data)
+        if self._in_flight or not self.terminal.type_directly(data, partial(self._typed, id)):
+            self._add(id, data)
+        else:
+            self._in_flight = 1
 
     def secret(self, text: str) -> None:
         """Types a line that no log shows, even where the process prints it."""

@@ -1,8 +1,9 @@
 """WebSockets without queues: messages go from the socket's callback to their receiver, answers
 straight to the socket.
 
-uvicorn passes each message through a queue to a task, and pauses and resumes the transport
-meanwhile. For a key and its echo that would be more work than all the rest.
+uvicorn passes each message through a parser of coroutines and a queue to a task, and pauses and
+resumes the transport meanwhile. For a key and its echo that would be more work than all the rest.
+Whole messages are cut out here; control frames, fragments and violations go to that parser.
 """
 
 import logging
@@ -21,7 +22,8 @@ INVALID_TEXT = 1007  # close code
 
 _log = logging.getLogger("hermetic.serve")
 
-_FINAL = 0x80
+_FINAL = _MASKED = 0x80
+_WHOLE = (_FINAL | Opcode.TEXT, _FINAL | Opcode.BINARY)  # first bytes of unfragmented messages
 _SHORT, _MEDIUM, _LONG = struct.Struct(">BB"), struct.Struct(">BBH"), struct.Struct(">BBQ")
 
 
@@ -30,6 +32,11 @@ class DirectProtocol(WebSocketsSansIOProtocol):
 
     _receiver: Callable[[str | bytes], None] | None = None
     _when_writable: Callable[[], None] | None = None
+    is_writable = True  # False while the client does not read
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._held = bytearray()  # the start of an unfinished frame
 
     def handle_connect(self, event: Any) -> None:
         """uvicorn: the handshake has arrived."""
@@ -37,17 +44,55 @@ class DirectProtocol(WebSocketsSansIOProtocol):
         if self.response.status_code == 101:
             cast(dict[str, Any], self.scope["extensions"])[EXTENSION] = {"connection": self}
 
+    def data_received(self, data: bytes) -> None:
+        """asyncio: bytes came."""
+        if self._receiver is None:
+            super().data_received(data)
+        elif self._held:
+            self._held += data
+            del self._held[: self._take_frames(self._held)]
+        else:
+            used = self._take_frames(data)
+            if used < len(data):
+                self._held += memoryview(data)[used:]
+
+    def _take_frames(self, data: bytes | bytearray) -> int:
+        """Handles all frames that are complete. Returns the number of their bytes."""
+        at, size = 0, len(data)
+        while size - at >= 2:
+            length, start = data[at + 1] ^ _MASKED, at + 6
+            if length == 126:
+                length, start = int.from_bytes(data[at + 2 : at + 4], "big"), at + 8
+            elif length == 127:
+                length, start = int.from_bytes(data[at + 2 : at + 10], "big"), at + 14
+            end = start + length
+            if length > self.config.ws_max_size or not data[at + 1] & _MASKED:
+                super().data_received(bytes(data[at:]))  # the parser closes the connection
+                return size
+            if end > size:
+                break
+            if data[at] in _WHOLE and not self.frames:
+                payload = _unmasked(data[start:end], data[start - 4 : start])
+                self._take(data[at] & 15, payload)
+            else:
+                super().data_received(bytes(data[at:end]))
+            at = end
+        return at
+
     def send_receive_event_to_app(self) -> None:
         """uvicorn: a message is complete."""
         if self._receiver is None:
             super().send_receive_event_to_app()
             return
-        data = self.frames[0] if len(self.frames) == 1 else b"".join(self.frames)
-        self.frames = []
-        if self.close_sent:
+        data, self.frames = b"".join(self.frames), []
+        self._take(Opcode.TEXT if self.curr_msg_data_type == "text" else Opcode.BINARY, data)
+
+    def _take(self, kind: int, data: bytes) -> None:
+        """Gives a message to the receiver."""
+        if self.close_sent or self._receiver is None:
             return
-        if self.curr_msg_data_type == "bytes":
-            self._receiver(bytes(data))
+        if kind == Opcode.BINARY:
+            self._receiver(data)
             return
         try:
             text = data.decode()
@@ -64,9 +109,15 @@ class DirectProtocol(WebSocketsSansIOProtocol):
         _log.warning("closed a WebSocket from %s: %s", peer, one_line(reason))
         super().handle_parser_exception()
 
+    def pause_writing(self) -> None:
+        """asyncio: the client does not read as fast as we write."""
+        super().pause_writing()
+        self.is_writable = False
+
     def resume_writing(self) -> None:
         """asyncio: the client has read."""
         super().resume_writing()
+        self.is_writable = True
         if self._when_writable is not None:
             self._when_writable()
 
@@ -77,6 +128,7 @@ class DirectProtocol(WebSocketsSansIOProtocol):
         reads again.
         """
         self._receiver, self._when_writable = take, when_writable
+        self.transport.set_write_buffer_limits(high=0)  # what waits, waits in one queue: the tab's
         waiting = [self.queue.get_nowait() for _ in range(self.queue.qsize())]
         for message in waiting:
             if message["type"] == "websocket.receive":
@@ -108,6 +160,12 @@ class DirectProtocol(WebSocketsSansIOProtocol):
         self.transport.write(head + data)
 
 
+def _unmasked(data: bytes | bytearray, mask: bytes | bytearray) -> bytes:
+    size = len(data)
+    key = int.from_bytes((bytes(mask) * (size // 4 + 1))[:size], "little")
+    return (int.from_bytes(data, "little") ^ key).to_bytes(size, "little")
+
+
 class DirectSocket:
     """An accepted WebSocket for a tab."""
 
@@ -122,7 +180,7 @@ class DirectSocket:
     @property
     def is_writable(self) -> bool:
         """False while the client does not read."""
-        return self._connection.writable.is_set()
+        return self._connection.is_writable
 
     def pause_reading(self) -> None:
         """Takes no more messages of the client."""

@@ -90,7 +90,11 @@ class Outgoing:
 
     def output(self, channel: int, start: int, data: bytes, sent: Callable[[int], None]) -> None:
         """Sends output; pieces that wait and follow each other become one frame."""
-        self._add(Output(channel, start, data, sent))
+        if self._waiting or len(data) > frames.PAYLOAD or not self._socket.is_writable:
+            self._add(Output(channel, start, data, sent))
+        else:
+            self._socket.write(frames.pack(frames.OUTPUT, channel, start, data))
+            sent(start + len(data))
 
     def frame(self, type: int, channel: int, offset: int, payload: bytes = b"") -> None:
         """Sends a binary frame."""

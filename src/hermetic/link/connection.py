@@ -110,6 +110,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the stream is ours."""
         self._transport = cast(asyncio.Transport, transport)
+        # uvloop would keep a frame until the end of the loop's turn
+        self._transport.set_write_buffer_limits(high=0)
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes came."""

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 PIPE_BYTES = 65536
 FULL_READS = 4  # consecutive reads that filled the buffer: a sign of a flood
 F_SETPIPE_SZ = 1031
+FLOOD_PIECES = 8  # long pieces one after the other: a sign of a flood of a terminal
+FLOOD_PAUSE, FLOOD_PAUSES = 0.00005, 2  # seconds for it to print more, and how often for one piece
 SHORT_READ = 1024  # bytes: a shorter read of a terminal has emptied it
 
 
@@ -119,23 +121,35 @@ class Drain:
 
 
 class TerminalDrain(Drain):
-    """Copies a terminal. One read returns at most 4 KiB of it, so several reads make one piece."""
+    """Copies a terminal. One read returns at most 4 KiB of it, so several reads make one piece.
+
+    In a flood the program gets a moment to print more: a few large pieces take far less processor
+    time than many small ones, here and for every viewer.
+    """
+
+    long_pieces = 0  # one after the other
 
     def read(self, turns: int = READS_AT_ONCE) -> None:
         size, is_over, buffer = 0, False, self.loop.buffer
+        pauses = FLOOD_PAUSES if turns > 1 and self.long_pieces >= FLOOD_PIECES else 0
         while self.is_open and size < TERMINAL_PIECE:
             try:
                 count = os.readv(self.fd, (buffer[size:],))
             except BlockingIOError:
-                break
+                if not pauses:
+                    break
+                pauses -= 1
+                time.sleep(FLOOD_PAUSE)
+                continue
             except OSError:  # EIO: the last process on the terminal has gone
                 count = 0
             if not count:
                 is_over = True
                 break
             size += count
-            if count < SHORT_READ:  # the terminal is empty now
+            if count < SHORT_READ and not pauses:  # the terminal is empty now
                 break
+        self.long_pieces = self.long_pieces + 1 if size >= SHORT_READ else 0
         if size:
             self.log.append(buffer[:size])
         if is_over:

@@ -193,6 +193,7 @@ class OutputLog:
     ring: Ring | None = None
     total = 0
     is_closed = False
+    newest: bytes | memoryview = b""  # what is being appended, for listeners that read it at once
     masking: Masking | None = None
     marks: TimeMarks | None = None
     last = 0.0  # when the newest bytes came
@@ -226,7 +227,7 @@ class OutputLog:
         moment = now()
         if moment >= self.mark_due:
             self._mark(moment)
-        self.last = moment
+        self.last, self.newest = moment, data
         self.total += len(data)
         if self.ring is None:
             room = LOG_HEAD - len(self.head)
@@ -241,6 +242,7 @@ class OutputLog:
             self.ring.write(data)
         for listener in self.listeners:
             listener()
+        self.newest = b""
 
     def _mark(self, moment: float) -> None:
         """Remembers when the bytes before the next ones were complete."""
@@ -306,6 +308,8 @@ class OutputLog:
         """`(start, bytes)` from `offset`, or from the end of the hole if `offset` is inside it."""
         if self.is_closed:
             return offset, b""
+        if self.newest and offset == self.total - len(self.newest):
+            return offset, bytes(self.newest[:limit])
         head = len(self.head)
         if offset < head:
             data = bytes(self.head[offset : offset + limit])

@@ -3,8 +3,7 @@ unused.
 """
 
 import asyncio
-import errno
-import gzip
+import io
 import json
 import os
 import shutil
@@ -24,7 +23,7 @@ import pytest
 from hermetic.cli.dispatch import main
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.contract.fleet import Removed
-from hermetic.environments.runtime import build, store
+from hermetic.environments.runtime import build, store, upload
 from hermetic.environments.runtime.choice import MEMORY, PYTHON, RuntimeChoice
 from hermetic.environments.runtime.elf import Elf, Unsuitable
 from hermetic.environments.runtime.store import Damaged, Runtime
@@ -184,9 +183,10 @@ def test_servers_are_verified_by_the_certificates_of_the_environment(tmp_path: P
 @pytest.mark.parametrize(("lean", "most"), [(False, WHOLE_BYTES), (True, LEAN_BYTES)])
 def test_archives_are_small_and_reproducible(lean: bool, most: int) -> None:
     runtime = asyncio.run(store.portable(lean=lean))
-    path = asyncio.run(store.packed(runtime))
-    assert path.stat().st_size <= most
-    with gzip.open(path) as file, tarfile.open(fileobj=file) as archive:
+    data = upload.cargo_for(runtime, runtime.prefix).archive()
+    assert len(data) <= most
+    assert upload.cargo_for(runtime, runtime.prefix).archive() == data
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         members = {member.name: member for member in archive}
     assert members["bin/bash"].mode == 0o755
     assert {(member.uid, member.mtime) for member in members.values()} == {(0, 0)}
@@ -312,18 +312,6 @@ def test_a_full_disk_leaves_nothing(
         ):
             asyncio.run(store.portable(lean=True))
         assert not list(store.runtime_cache().iterdir())
-
-
-def test_an_archive_on_a_full_disk_is_explained(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    runtime = asyncio.run(store.portable(lean=True))
-    monkeypatch.setattr(store, "_pack", full)
-    with pytest.raises(EnvironmentUnavailable, match="No space left on device; free 60 MB there"):
-        asyncio.run(store.packed(runtime))
 
 
 def test_a_cache_where_no_program_runs_is_explained(
@@ -483,14 +471,6 @@ def test_a_change_during_the_verification_is_seen_by_the_next(
         asyncio.run(store.runtime_at(str(directory)))
     with pytest.raises(Damaged, match=r"libc\.so\.6 is not as it was built"):
         asyncio.run(store.runtime_at(str(directory)))
-
-
-def test_a_damaged_archive_is_packed_again(cache: Path) -> None:
-    runtime = asyncio.run(store.portable(lean=True))
-    path = asyncio.run(store.packed(runtime))
-    whole = path.read_bytes()
-    path.write_bytes(whole[:1000])
-    assert asyncio.run(store.packed(runtime)).read_bytes() == whole
 
 
 def test_tools_do_not_write_to_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -328,10 +328,27 @@ async def test_a_short_name_that_another_runtime_has_is_passed_over(jail: Jail) 
     assert len(jail.runtimes) == 2
 
 
-def age(runtime: Path) -> None:
-    """Makes an upload one that was not used for long."""
-    then = time.time() - (upload.UNUSED_DAYS + 1) * 86400
+def age(runtime: Path, days: int = upload.UNUSED_DAYS) -> None:
+    """Makes an upload one that was not used for so many days."""
+    then = time.time() - (days + 1) * 86400
     os.utime(runtime / ".runtime", (then, then))
+
+
+async def test_an_upload_removes_the_one_that_it_supersedes(jail: Jail, tmp_path: Path) -> None:
+    runtime = await store.portable(lean=True)
+    own, apart = tmp_path / "own", tmp_path / "apart"
+    for copy in (own, apart):
+        shutil.copytree(runtime.directory, copy)
+        await works(jail, runtime=str(copy))
+    (first,) = jail.runtimes
+    age(first, upload.SUPERSEDED_DAYS)
+    (apart / store.MANIFEST).write_bytes((apart / store.MANIFEST).read_bytes() + b"\n")
+    await works(jail, runtime=str(apart))
+    assert first.exists()  # it has another origin
+    (own / store.MANIFEST).write_bytes((own / store.MANIFEST).read_bytes() + b"\n\n")
+    await works(jail, runtime=str(own))
+    assert not first.exists()
+    assert len(jail.runtimes) == 2
 
 
 async def test_an_upload_removes_others_that_were_not_used_for_long(

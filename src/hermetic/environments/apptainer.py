@@ -32,9 +32,16 @@ from hermetic.environments.child_environment import QUIET
 from hermetic.environments.containers.options import LIMIT_FLAGS, limit_arguments
 from hermetic.environments.containers.scratch import SETTING as SCRATCH
 from hermetic.environments.containers.scratch import remove_tree, scratch_base, warn_of_use
-from hermetic.environments.containers.sif import ADVICE, find_sif, whole_name
+from hermetic.environments.containers.sif import (
+    ADVICE,
+    HOME,
+    NO_NETWORK,
+    SEPARATE,
+    find_sif,
+    whole_name,
+)
 from hermetic.environments.isolation.seccomp import bpf
-from hermetic.environments.options import ProfileOptions, resident_config
+from hermetic.environments.options import ProfileOptions, identity_of, resident_config
 from hermetic.environments.profile import ProfileMounts, credential_notes, resolve_mounts
 from hermetic.environments.runtime.choice import RuntimeChoice
 from hermetic.environments.starting import (
@@ -50,7 +57,6 @@ from hermetic.registry.records import check_own
 BINARY = "HERMETIC_APPTAINER_BINARY"
 PROGRAMS = ("apptainer", "singularity")
 
-HOME = "/root"  # for every user: the path of the real home is not shown inside
 SOCKETS, SPOOL = "/run/hermetic", "/run/hermetic-spool"
 # folder of the environment's directory that is mounted inside; the record is outside of it
 RESIDENT = "resident"
@@ -66,9 +72,6 @@ READ_ONLY = (
     "/proc/acpi",
     "/proc/scsi",
 )
-
-# Arguments of `exec` for a container that sees nothing of the host and has no privileges.
-SEPARATE = ("--userns", "--containall", "--no-privs", "--no-mount", "bind-paths,sys")
 
 # in what apptainer says of an image for another architecture
 FOREIGN = "could not run on the host's"
@@ -116,14 +119,7 @@ class Apptainer(SocketBackend):
     kind = "apptainer"
     option_shape = ApptainerOptions
     chosen: ApptainerOptions
-    identity = (
-        "image",
-        "overlay",
-        "network",
-        "credential_files",
-        "profile",
-        *LIMIT_FLAGS,
-    )  # a task that runs with other values of these is not reused
+    identity = identity_of(ApptainerOptions)
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         if not options.get("image"):
@@ -310,7 +306,7 @@ class Apptainer(SocketBackend):
             *("--workdir", str(work / "scratch")),
             *("--home", f"{home}:{HOME}"),
             *(("--overlay", options.overlay) if options.overlay else ("--writable-tmpfs",)),
-            *(() if options.network else ("--net", "--network", "none")),
+            *([] if options.network else NO_NETWORK),
             *(word for guard in guards for word in ("--mount", guard)),
             *(limit_arguments(options) if can_limit() else ()),
         ]

@@ -23,7 +23,7 @@ from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.environments.clouds.backend import PROXIES, CloudBackend, CloudOptions
 from hermetic.environments.clouds.hosted import KEPT, Gone, NewSandbox, Ran
 from hermetic.environments.clouds.stream import CLOSING_SECONDS
-from hermetic.environments.options import MissingOption
+from hermetic.environments.options import MissingOption, identity_of
 
 API_URL = "https://app.daytona.io/api"
 GIBIBYTE = 1 << 30
@@ -64,7 +64,7 @@ class Daytona(CloudBackend):
     vendor = "Daytona"
     credentials = "DAYTONA_API_KEY"
     option_shape = DaytonaOptions
-    identity = (*CloudBackend.identity, "snapshot", "disk_bytes", "name")
+    identity = identity_of(DaytonaOptions)
     variables = ("DAYTONA_", *PROXIES)
 
     def __init__(self, options: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ from hermetic.contract.errors import (
 from hermetic.contract.limits import START
 from hermetic.environments.clouds.backend import PROXIES, CloudBackend
 from hermetic.environments.clouds.hosted import ID, ROOT, Gone, Ran
-from hermetic.environments.options import MissingOption
+from hermetic.environments.options import MissingOption, identity_of
 from hermetic.environments.pods.api import ApiFailure, config_path, connected
 from hermetic.environments.pods.manifest import KubernetesOptions, check
 from hermetic.environments.pods.pod import Pod
@@ -53,26 +53,7 @@ class Kubernetes(CloudBackend):
     vendor = "Kubernetes"
     credentials = "the kubeconfig"
     option_shape = KubernetesOptions
-    identity = (
-        "image",
-        "cpu",
-        "memory_bytes",
-        "disk_bytes",
-        "resources",
-        "network",
-        "credential_files",
-        "profile",
-        "namespace",
-        "context",
-        "kubeconfig",
-        "runtime_class",
-        "node_selector",
-        "service_account",
-        "user",
-        "volumes",
-        "pod",
-        "claim",
-    )
+    identity = identity_of(KubernetesOptions)
     # The variables of login programs that a kubeconfig may name are those of the large clouds.
     variables = ("KUBECONFIG", "KUBERNETES_", "AWS_", "AZURE_", "CLOUDSDK_", "GOOGLE_", *PROXIES)
 

@@ -15,7 +15,7 @@ from hermetic.environments.local_resident import (
     has_local_resident_ended,
     start_local_resident,
 )
-from hermetic.environments.options import Options, resident_config
+from hermetic.environments.options import Options, identity_of, resident_config
 from hermetic.environments.profile import VARIABLE, HomeMode, at_home, home_of, select_profile
 from hermetic.environments.unix_socket import SocketBackend
 
@@ -41,7 +41,7 @@ class Local(SocketBackend):
     kind = "local"
     option_shape = LocalOptions
     chosen: LocalOptions
-    identity = ("home", "profile")  # a task that runs with another home is not reused
+    identity = identity_of(LocalOptions)
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)

@@ -20,7 +20,7 @@ import msgspec
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.clouds.backend import PROXIES, CloudBackend, CloudOptions
 from hermetic.environments.clouds.hosted import Gone, NewSandbox, Ran
-from hermetic.environments.options import MissingOption
+from hermetic.environments.options import MissingOption, identity_of
 from hermetic.environments.profile import data_directory
 from hermetic.registry.file_lock import locked
 from hermetic.registry.private import make_private
@@ -65,7 +65,7 @@ class Modal(CloudBackend):
     vendor = "Modal"
     credentials = "MODAL_TOKEN_ID and MODAL_TOKEN_SECRET"
     option_shape = ModalOptions
-    identity = (*CloudBackend.identity, "gpu", "region", "create_arguments")
+    identity = identity_of(ModalOptions)
     variables = ("MODAL_", *PROXIES)
 
     def __init__(self, options: Mapping[str, Any]) -> None:

@@ -63,6 +63,19 @@ def new_resident_id(id: str) -> str:
     return f"{id}.{secrets.token_hex(4)}"
 
 
+# Options that a later opener of a task may give otherwise: its environment is used all the same. All
+# others identify an environment.
+CHANGEABLE = str.split("""
+    annotations config cwd env forward_env idle init_files key labels lease lifetime login passthrough
+    pending pool pull_policy pull_secrets runtime settings setup startup sync tolerations unattended
+""")
+
+
+def identity_of(shape: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The names of the options that identify an environment."""
+    return tuple(name for name in shape.__struct_fields__ if name not in CHANGEABLE)
+
+
 class OptionsBackend:
     """Part of a backend that validates and reports its options."""
 

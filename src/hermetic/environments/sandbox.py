@@ -70,28 +70,11 @@ DEVICES, SETTINGS, FILTER, INFO = "dev", "etc", "filter", "info"  # in the envir
 PLACE = "place"
 
 # Variables that name sockets of this machine, or directories that do not exist inside.
-NOT_PASSED = frozenset(
-    {
-        "SSH_AUTH_SOCK",
-        "SSH_AGENT_PID",
-        "GPG_AGENT_INFO",
-        "DBUS_SESSION_BUS_ADDRESS",
-        "DISPLAY",
-        "WAYLAND_DISPLAY",
-        "XAUTHORITY",
-        "XDG_RUNTIME_DIR",
-        "XDG_SESSION_ID",
-        "DOCKER_HOST",
-        "CONTAINER_HOST",
-        "TMPDIR",
-        "TEMP",
-        "TMP",
-        "HERMETIC_RUNTIME_DIR",
-        "HERMETIC_SPOOL_DIR",
-        "PWD",
-        "OLDPWD",
-    }
-)
+NOT_PASSED = str.split("""
+    SSH_AUTH_SOCK SSH_AGENT_PID GPG_AGENT_INFO DBUS_SESSION_BUS_ADDRESS DISPLAY WAYLAND_DISPLAY
+    XAUTHORITY XDG_RUNTIME_DIR XDG_SESSION_ID DOCKER_HOST CONTAINER_HOST TMPDIR TEMP TMP
+    HERMETIC_RUNTIME_DIR HERMETIC_SPOOL_DIR PWD OLDPWD
+""")
 
 Bytes = Annotated[int, msgspec.Meta(ge=64 << 20)]
 Count = Annotated[int, msgspec.Meta(ge=16)]
@@ -371,7 +354,9 @@ class Sandbox(SocketBackend):
         """The variables of commands."""
         passed = self.chosen.passthrough
         opener = {
-            name: value for name, value in os.environ.items() if name not in NOT_PASSED - {*passed}
+            name: value
+            for name, value in os.environ.items()
+            if name not in {*NOT_PASSED} - {*passed}
         }
         extra = {**shown.variables(_home()), **self.chosen.env}
         return {**child_environment(opener, passthrough=passed, extra=extra), "HOME": _home()}

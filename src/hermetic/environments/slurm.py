@@ -31,6 +31,7 @@ from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotIns
 from hermetic.contract.limits import LIFETIME, START
 from hermetic.environments import slurm_jobs
 from hermetic.environments.checkup import missing, try_program
+from hermetic.environments.containers.sif import HOME, NO_NETWORK, SEPARATE
 from hermetic.environments.options import (
     OptionsBackend,
     RuntimeOptions,
@@ -52,7 +53,6 @@ OWN_ENDING_SECONDS = 2.0  # for a job whose resident has ended
 # seconds between two looks at a job: Slurm has no event for its states
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 NOTED_SECONDS = 2.0  # of waiting, from which on the reason is logged
-HOME = "/root"  # in a container
 # exit codes without a resident: its own failure, no Python, no apptainer
 NOT_STARTED = "1 | 97 | 126 | 127 | 255"
 
@@ -95,6 +95,8 @@ cat "$d/$own/errors" >&2
 exit "$(cat "$d/$own/code")"
 """
 
+# Options of sbatch that choose where a job runs, by the same names.
+SELECTION = ("partition", "account", "qos", "constraint", "reservation", "nodelist", "gpus")
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -131,19 +133,7 @@ class Slurm(OptionsBackend):
     kind = "slurm"
     option_shape = SlurmOptions
     chosen: SlurmOptions
-    identity = (
-        "image",
-        "partition",
-        "account",
-        "qos",
-        "constraint",
-        "reservation",
-        "nodelist",
-        "cpu",
-        "memory_bytes",
-        "gpus",
-        "network",
-    )
+    identity = ("image", *SELECTION, "cpu", "memory_bytes", "network")
     variables = slurm_jobs.KEPT
     leaves_files = True
     orphans = True  # a job outlives an opener that was killed
@@ -151,16 +141,7 @@ class Slurm(OptionsBackend):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
-        for name in (
-            "partition",
-            "account",
-            "qos",
-            "constraint",
-            "reservation",
-            "nodelist",
-            "gpus",
-            "scratch",
-        ):
+        for name in (*SELECTION, "scratch"):
             check_word(name, getattr(self.chosen, name))
         if not self.chosen.scratch.startswith("/"):
             raise ConfigError("scratch must be a whole path on the node", setting="scratch")
@@ -254,24 +235,10 @@ class Slurm(OptionsBackend):
 
     def _arguments(self) -> Iterator[str]:
         chosen = self.chosen
-        yield from (
-            "--nodes=1",
-            "--ntasks=1",
-            "--no-requeue",
-            "--export=NONE",
-            "--chdir=/",
-            "--output=/dev/null",
-        )
+        yield from ("--nodes=1", "--ntasks=1", "--no-requeue", "--export=NONE")
+        yield from ("--chdir=/", "--output=/dev/null")
         yield f"--time={math.ceil(chosen.lifetime / 60)}"
-        for name in (
-            "partition",
-            "account",
-            "qos",
-            "constraint",
-            "reservation",
-            "nodelist",
-            "gpus",
-        ):
+        for name in SELECTION:
             if (value := getattr(chosen, name)) is not None:
                 yield f"--{name}={value}"
         if chosen.cpu is not None:
@@ -426,29 +393,10 @@ class JobNode(RemoteBackend):
         if not options.image:
             return line
         work, home = f"{self._directory}/work", f"{self._directory}/home"
-        words = [
-            options.apptainer,
-            "--quiet",
-            "exec",
-            "--userns",
-            "--containall",
-            "--no-privs",
-            "--writable-tmpfs",
-            "--no-mount",
-            "bind-paths,sys",
-            "--workdir",
-            work,
-            "--home",
-            f"{home}:{HOME}",
-            "--pwd",
-            "/",
-            *(() if options.network else ("--net", "--network", "none")),
-            *options.apptainer_args,
-            options.image,
-            "/bin/sh",
-            "-c",
-            line,
-        ]
+        words = [options.apptainer, "--quiet", "exec", *SEPARATE, "--writable-tmpfs"]
+        words += ["--workdir", work, "--home", f"{home}:{HOME}", "--pwd", "/"]
+        words += [] if options.network else NO_NETWORK
+        words += [*options.apptainer_args, options.image, "/bin/sh", "-c", line]
         return f"umask 077; mkdir -p {shlex.quote(work)} {shlex.quote(home)} && exec {shlex.join(words)}"
 
 

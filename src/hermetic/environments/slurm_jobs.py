@@ -26,17 +26,9 @@ CONFIGURATIONS = (
 COMMENT = "hermetic"  # the first word of the comment of our jobs
 
 # States of jobs that have not begun, that run, and that have ended, with what the last mean.
-WAITING = frozenset(
-    (
-        "PENDING",
-        "CONFIGURING",
-        "REQUEUED",
-        "REQUEUE_HOLD",
-        "REQUEUE_FED",
-        "SPECIAL_EXIT",
-        "RESIZING",
-    )
-)
+WAITING = str.split("""
+    PENDING CONFIGURING REQUEUED REQUEUE_HOLD REQUEUE_FED SPECIAL_EXIT RESIZING
+""")
 RUNNING = frozenset(("RUNNING", "SUSPENDED", "SIGNALING", "STOPPED", "STAGE_OUT"))
 MEANINGS: Mapping[str, str] = {
     "BOOT_FAIL": "its node did not boot",
@@ -53,28 +45,12 @@ MEANINGS: Mapping[str, str] = {
 }
 
 # Reasons that waiting does not change.
-HOPELESS = frozenset(
-    (
-        "AccountNotAllowed",
-        "AssocMaxCpuPerJobLimit",
-        "AssocMaxMemPerJob",
-        "AssocMaxWallDurationPerJobLimit",
-        "BadConstraints",
-        "DependencyNeverSatisfied",
-        "InvalidAccount",
-        "InvalidQOS",
-        "JobHeldAdmin",
-        "JobHeldUser",
-        "PartitionInactive",
-        "PartitionNodeLimit",
-        "PartitionTimeLimit",
-        "QOSMaxCpuPerJobLimit",
-        "QOSMaxMemoryPerJob",
-        "QOSMaxWallDurationPerJobLimit",
-        "QOSNotAllowed",
-        "JobHoldMaxRequeue",
-    )
-)
+HOPELESS = str.split("""
+    AccountNotAllowed AssocMaxCpuPerJobLimit AssocMaxMemPerJob AssocMaxWallDurationPerJobLimit
+    BadConstraints DependencyNeverSatisfied InvalidAccount InvalidQOS JobHeldAdmin JobHeldUser
+    PartitionInactive PartitionNodeLimit PartitionTimeLimit QOSMaxCpuPerJobLimit QOSMaxMemoryPerJob
+    QOSMaxWallDurationPerJobLimit QOSNotAllowed JobHoldMaxRequeue
+""")
 
 
 class JobState(NamedTuple):
@@ -198,17 +174,8 @@ def step(job: str, node: str, line: str) -> list[str]:
     program.
     """
     words = [
-        "srun",
-        f"--jobid={job}",
-        "--overlap",
-        "--nodes=1",
-        "--ntasks=1",
-        "--mem=0",
-        "--unbuffered",
-        "--export=NONE",
-        "--quiet",
-        "--chdir=/",
-        "--mpi=none",
+        *("srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", "--mem=0"),
+        *("--unbuffered", "--export=NONE", "--quiet", "--chdir=/", "--mpi=none"),
         *((f"--nodelist={node}",) if node else ()),
     ]
     return [*words, "/bin/sh", "-c", f"{SETTLED}; {line}"]

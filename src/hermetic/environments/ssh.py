@@ -14,7 +14,7 @@ from hermetic.contract.environment import Finding, Isolation, Started
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled
 from hermetic.contract.limits import KEEPALIVE, KEEPALIVE_TRIES
 from hermetic.environments.checkup import try_program
-from hermetic.environments.options import ProfileOptions, check_word
+from hermetic.environments.options import ProfileOptions, check_word, identity_of
 from hermetic.environments.profile import credential_notes, unsent_notes
 from hermetic.environments.remote import RemoteBackend
 from hermetic.environments.ssh_client import Target, explain
@@ -42,8 +42,7 @@ class Ssh(RemoteBackend):
     kind = "ssh"
     option_shape = SshOptions
     chosen: SshOptions
-    # a task that lives elsewhere is another one
-    identity = ("host", "user", "port", "credential_files", "profile")
+    identity = identity_of(SshOptions)
     notices_silence = True  # by ServerAliveInterval
     # ssh itself notices a broken connection first
     answers_within = KEEPALIVE * (KEEPALIVE_TRIES + 1.0)

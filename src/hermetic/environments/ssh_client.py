@@ -64,93 +64,39 @@ _SETTINGS = (
 )
 
 
-# Error text of ssh or the host; whether a retry may help; its meaning; advice. The first match
-# counts.
-_MEANINGS = (
-    (
-        "No space left on device",
-        False,
-        "the disk there is full",
-        "free some space in /tmp or in the home there",
+# Error text of ssh or the host, and what it means and what to do; the first match counts. A retry may
+# help in the second group only.
+_LASTING = {
+    "No space left on device": "the disk there is full; free some space in /tmp or in the home there",
+    "Disk quota exceeded": "the disk quota there is used up; free some space in the home there",
+    "REMOTE HOST IDENTIFICATION HAS CHANGED": (
+        "the host's key is not the one that is known; make sure that it is the right host, then "
+        "remove the old key with ssh-keygen -R"
     ),
-    (
-        "Disk quota exceeded",
-        False,
-        "the disk quota there is used up",
-        "free some space in the home there",
+    "Host key verification failed": (
+        "the host's key is not known; connect once by hand and look at it, or set "
+        "StrictHostKeyChecking=accept-new"
     ),
-    (
-        "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        False,
-        "the host's key is not the one that is known",
-        "make sure that it is the right host, then remove the old key with ssh-keygen -R",
+    "Permission denied": (
+        "the login was refused; check the options user and key, or with ssh-add -l that the agent "
+        "has a key which the host accepts"
     ),
-    (
-        "Host key verification failed",
-        False,
-        "the host's key is not known",
-        "connect once by hand and look at it, or set StrictHostKeyChecking=accept-new",
-    ),
-    (
-        "Permission denied",
-        False,
-        "the login was refused",
-        "check the options user and key, or with ssh-add -l that the agent has a key which the host accepts",
-    ),
-    (
-        "Too many authentication failures",
-        False,
-        "the login was refused after too many keys",
-        "name one with key",
-    ),
-    (
-        "Bad owner or permissions",
-        False,
-        "ssh does not trust a settings file",
-        "make it writable for its owner alone",
-    ),
-    (
-        "Bad configuration option",
-        False,
-        "a setting is not known to ssh",
-        "check the options settings and config",
-    ),
-    (
-        "Can't open user config file",
-        False,
-        "the settings file cannot be read",
-        "check the option config",
-    ),
-    (
-        "Could not resolve hostname",
-        True,
-        "no such host is known",
-        "check the option host, and the network",
-    ),
-    (
-        "Connection refused",
-        True,
-        "no ssh server listens there",
-        "check the option port, and that sshd runs",
-    ),
-    ("timed out", True, "the host does not answer", "check the option host, and the network"),
-    (
-        "No route to host",
-        True,
-        "there is no way to the host",
-        "check the option host, and the network",
-    ),
-    ("Network is unreachable", True, "there is no network", "check the network"),
-    ("no answer within", True, "the host does not answer", "check the network"),
-    (
-        "not ready within",
-        True,
-        "the host does not answer in time",
-        "check the network, and the load there",
-    ),
-    ("Connection closed", True, "the host closed the connection", "look into the log of its sshd"),
-    ("Connection reset", True, "the connection was cut", "check the network"),
-)
+    "Too many authentication failures": "the login was refused after too many keys; name one with key",
+    "Bad owner or permissions": "ssh does not trust a settings file; make it writable for its owner alone",
+    "Bad configuration option": "a setting is not known to ssh; check the options settings and config",
+    "Can't open user config file": "the settings file cannot be read; check the option config",
+}
+_PASSING = {
+    "Could not resolve hostname": "no such host is known; check the option host, and the network",
+    "Connection refused": "no ssh server listens there; check the option port, and that sshd runs",
+    "timed out": "the host does not answer; check the option host, and the network",
+    "No route to host": "there is no way to the host; check the option host, and the network",
+    "Network is unreachable": "there is no network; check the network",
+    "no answer within": "the host does not answer; check the network",
+    "not ready within": "the host does not answer in time; check the network, and the load there",
+    "Connection closed": "the host closed the connection; look into the log of its sshd",
+    "Connection reset": "the connection was cut; check the network",
+}
 
 
 def explain(
@@ -161,9 +107,8 @@ def explain(
     Unreachable if a retry may help; `may_pass` is for unknown errors.
     """
     said = str(error)
-    for phrase, passes, meaning, advice in _MEANINGS:
-        if phrase in said:
-            return (Unreachable if passes else EnvironmentUnavailable)(
-                f"{target}: {meaning}; {advice}. {said}"
-            )
+    for meanings, kind in ((_LASTING, EnvironmentUnavailable), (_PASSING, Unreachable)):
+        for phrase, meaning in meanings.items():
+            if phrase in said:
+                return kind(f"{target}: {meaning}. {said}")
     return (Unreachable if may_pass else EnvironmentUnavailable)(f"{target}: {said}")

@@ -30,7 +30,7 @@ from hermetic.environments.clouds.hosted import (
     CloudApi,
     HostedBackend,
 )
-from hermetic.environments.options import ProfileOptions, Seconds
+from hermetic.environments.options import ProfileOptions, Seconds, identity_of
 from hermetic.environments.profile import credential_notes, unsent_notes
 from hermetic.registry.records import tag_of
 
@@ -76,15 +76,7 @@ class CloudBackend(HostedBackend):
     package: ClassVar[str] = ""  # the SDK's; empty: that of the kind
     vendor: ClassVar[str]
     option_shape: ClassVar[type[SandboxOptions]] = CloudOptions
-    identity: ClassVar[tuple[str, ...]] = (
-        "image",
-        "cpu",
-        "memory_bytes",
-        "network",
-        "persistent",
-        "credential_files",
-        "profile",
-    )
+    identity: ClassVar[tuple[str, ...]] = identity_of(CloudOptions)
     orphans = True  # what a start has created outlives an opener that was killed
 
     # -- parts of a vendor

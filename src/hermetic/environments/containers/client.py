@@ -44,19 +44,10 @@ PROGRAMS = {
 
 # Variables by which the client finds the engine.
 _PREFIXES = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "STORAGE_", "XDG_")
-_NAMES = (
-    "HOME",
-    "TMPDIR",
-    "SSH_AUTH_SOCK",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "REGISTRY_AUTH_FILE",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-)
+_NAMES = str.split("""
+    HOME TMPDIR SSH_AUTH_SOCK DBUS_SESSION_BUS_ADDRESS REGISTRY_AUTH_FILE
+    HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy
+""")
 # Those of them that name the engine itself; a later client of the same container needs the same
 # values.
 _WHICH_ENGINE = ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST", "CONTAINER_CONNECTION")

@@ -12,7 +12,12 @@ import msgspec
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.variables import fault_of
 from hermetic.environments.isolation.workspace import fault_of_shared
-from hermetic.environments.options import MissingOption, ProfileOptions, read_options
+from hermetic.environments.options import (
+    MissingOption,
+    ProfileOptions,
+    identity_of,
+    read_options,
+)
 from hermetic.environments.profile import settings_directory
 from hermetic.registry.records import runtime_path
 
@@ -67,21 +72,7 @@ class ContainerOptions(ProfileOptions, frozen=True, kw_only=True):
 
 
 # Options that identify a container: one that runs with other values of these is not reused.
-IDENTITY = (
-    "image",
-    "cpu",
-    "memory_bytes",
-    "pids",
-    "disk_bytes",
-    "network",
-    "volumes",
-    "user",
-    "persistent",
-    "host_cwd",
-    "extra_args",
-    "credential_files",
-    "profile",
-)
+IDENTITY = identity_of(ContainerOptions)
 
 
 # Flags of docker, podman and apptainer for the options that limit a container.

@@ -34,6 +34,11 @@ rm -rf -- "$part" "$work"
 exit $code
 """
 
+# Arguments of `apptainer exec` for a container that sees nothing of the host and has no privileges.
+SEPARATE = ("--userns", "--containall", "--no-privs", "--no-mount", "bind-paths,sys")
+NO_NETWORK = ["--net", "--network", "none"]
+HOME = "/root"  # inside, for every user: the path of the real home is not shown there
+
 log = logging.getLogger("hermetic")
 
 

@@ -147,48 +147,12 @@ def interpreter(shown: Iterable[str]) -> tuple[str, str | None]:
     return own, os.path.realpath(sys.base_prefix)
 
 
-_SETTINGS = frozenset(
-    {
-        "alternatives",
-        "bash.bashrc",
-        "bashrc",
-        "crypto-policies",
-        "debian_version",
-        "fonts",
-        "gai.conf",
-        "gitattributes",
-        "gitconfig",
-        "group",
-        "host.conf",
-        "hosts",
-        "inputrc",
-        "issue",
-        "localtime",
-        "login.defs",
-        "mailcap",
-        "manpath.config",
-        "mime.types",
-        "mtab",
-        "nanorc",
-        "networks",
-        "nsswitch.conf",
-        "passwd",
-        "perl",
-        "profile",
-        "profile.d",
-        "protocols",
-        "rpc",
-        "services",
-        "shells",
-        "skel",
-        "terminfo",
-        "timezone",
-        "vim",
-        "vimrc",
-        "wgetrc",
-        "xdg",
-    }
-)
+_SETTINGS = str.split("""
+    alternatives bash.bashrc bashrc crypto-policies debian_version fonts gai.conf gitattributes
+    gitconfig group host.conf hosts inputrc issue localtime login.defs mailcap manpath.config
+    mime.types mtab nanorc networks nsswitch.conf passwd perl profile profile.d protocols rpc services
+    shells skel terminfo timezone vim vimrc wgetrc xdg
+""")
 _SETTINGS_BEGIN = (
     "bash_completion",
     "ca-certificates",

@@ -25,69 +25,23 @@ _NEUTRAL = {"commondir": b".\n"}
 
 # System directories: sharing one, or a part of it, would expose the machine, its sockets, or files
 # that other programs trust. Of directories that only hold others' a subdirectory may be a project.
-_SYSTEM = (
-    "/bin",
-    "/boot",
-    "/dev",
-    "/etc",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/lost+found",
-    "/proc",
-    "/run",
-    "/sbin",
-    "/snap",
-    "/sys",
-    "/usr",
-    "/var",
-)
-_HOLDERS = (
-    "/home",
-    "/media",
-    "/mnt",
-    "/opt",
-    "/root",
-    "/srv",
-    "/tmp",
-    "/usr/local/src",
-    "/usr/src",
-    "/var/tmp",
-    "/var/www",
-)
+_SYSTEM = str.split("""
+    /bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /lost+found /proc /run /sbin /snap /sys /usr /var
+""")
+_HOLDERS = str.split("""
+    /home /media /mnt /opt /root /srv /tmp /usr/local/src /usr/src /var/tmp /var/www
+""")
 _UNREADABLE = ("/dev", "/etc", "/proc", "/run", "/sys")  # parts of these are not even shown
 _WHOLE = ("/var/lib", "/var/run")
 
 # Credentials and settings in a home directory: for other services, other machines, or Hermetic
 # itself.
-_PRIVATE = (
-    ".ssh",
-    ".gnupg",
-    ".pki",
-    ".aws",
-    ".azure",
-    ".kube",
-    ".docker",
-    ".password-store",
-    ".mozilla",
-    ".thunderbird",
-    ".hermes",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/glab-cli",
-    ".config/hub",
-    ".config/hermetic",
-    ".config/containers",
-    ".config/systemd",
-    ".config/autostart",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".local/share/keyrings",
-    ".local/share/containers",
-    ".local/share/docker",
-    ".local/state/hermetic",
-)
+_PRIVATE = str.split("""
+    .ssh .gnupg .pki .aws .azure .kube .docker .password-store .mozilla .thunderbird .hermes
+    .config/gcloud .config/gh .config/glab-cli .config/hub .config/hermetic .config/containers
+    .config/systemd .config/autostart .config/google-chrome .config/chromium .local/share/keyrings
+    .local/share/containers .local/share/docker .local/state/hermetic
+""")
 
 
 def homes() -> tuple[str, ...]:

@@ -2,8 +2,7 @@
 before use.
 
 Beside each runtime, `DIGEST.used` has the time of its last use, which is also that of the last
-verification of the directory that it names. `DIGEST.tar.gz` is its archive, and `DIGEST.tar.sha256`
-the checksum of that. `KEY.key` holds the digest of what was built from certain programs, and which
+verification of the directory that it names. `KEY.key` holds the digest of what was built from certain programs, and which
 of their libraries it was built with. `DIGEST.old-*` is a damaged runtime, which containers may
 still use.
 """
@@ -12,7 +11,6 @@ import asyncio
 import contextlib
 import errno
 import hashlib
-import io
 import logging
 import os
 import platform
@@ -35,16 +33,9 @@ from hermetic.registry.private import cache_directory, make_private
 from hermetic.resident.lazy import Lazy
 
 if TYPE_CHECKING:
-    import gzip
-    import tarfile
-
     from hermetic.environments.runtime import build
 else:
-    gzip, tarfile, build = (
-        Lazy("gzip"),
-        Lazy("tarfile"),
-        Lazy("hermetic.environments.runtime.build"),
-    )
+    build = Lazy("hermetic.environments.runtime.build")
 
 PREFIX = "/.hermetic"  # where environments see it
 BASH, PYTHON = "bin/bash", "python/bin/python3"
@@ -165,20 +156,6 @@ async def runtime_at(path: str, machine: str | None = None) -> Runtime:
     return await asyncio.to_thread(
         lambda: _verified(Path(path).expanduser().absolute(), runtime_cache(), machine)
     )
-
-
-async def packed(runtime: Runtime) -> Path:
-    """The runtime as a .tar.gz, whose names are relative to its prefix.
-
-    Raises EnvironmentUnavailable.
-    """
-    base = runtime_cache()
-    path = base / f"{runtime.digest}.tar.gz"
-    with _explained(base):
-        async with locked(base / f"{runtime.digest}.lock"):
-            if not await asyncio.to_thread(_is_packed, path):
-                await asyncio.to_thread(_pack, runtime.directory, path)
-    return path
 
 
 def runtimes() -> list[Runtime]:
@@ -385,35 +362,6 @@ def _install(tree: Path, target: Path, base: Path) -> Runtime:
             os.utime(old)
         tree.rename(target)
         return _in_cache(target, base)
-
-
-def _is_packed(target: Path) -> bool:
-    try:
-        return target.with_suffix(".sha256").read_text() == _sha256(target)
-    except (FileNotFoundError, ValueError):
-        return False
-
-
-def _pack(directory: str, target: Path) -> None:
-    """Writes an archive that depends on the contents alone."""
-
-    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-        member.uid = member.gid = member.mtime = 0
-        member.uname = member.gname = ""
-        return member
-
-    tar = io.BytesIO()
-    with tarfile.open(fileobj=tar, mode="w") as archive:
-        for name in sorted(os.listdir(directory)):
-            archive.add(os.path.join(directory, name), name, filter=plain)
-    part = target.with_suffix(".part")
-    try:
-        data = gzip.compress(tar.getvalue(), mtime=0)
-        part.write_bytes(data)
-        part.rename(target)
-        target.with_suffix(".sha256").write_text(hashlib.sha256(data).hexdigest())
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _last_use(path: Path) -> float:

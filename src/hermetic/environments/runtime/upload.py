@@ -17,9 +17,10 @@ import os
 import platform
 import re
 import secrets
+import sys
 import tarfile
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +36,6 @@ from hermetic.environments.runtime.store import (
     CannotBuild,
     Manifest,
     Runtime,
-    packed,
     portable,
     runtime_at,
     runtime_cache,
@@ -54,9 +54,12 @@ Boot = Callable[[str, bytes], Awaitable[Started]]
 # Characters of a prefix: with PREFERRED the locale's path fits as well, LONGEST is what the
 # loader's path allows.
 PREFERRED, LONGEST = 10, 21
+LEVEL = 6  # of compression
 SHORTEST_NAME, LONGEST_NAME = 2, 8  # characters of the digest in it
 NAMES = 4  # tried in each directory: another runtime, or anything else, may have a short one
-UNUSED_DAYS = 30  # after which an upload is removed by another one
+# After so many days without use, an upload is removed by another one; and where that comes from the
+# same programs of the same opener, which supersedes it.
+UNUSED_DAYS, SUPERSEDED_DAYS = 30, 1
 TOOLS = "mkdir chmod cat rm mv wc tar gzip sha256sum"
 FOUND = "hermetic-found:"  # begins the lines that are answers
 
@@ -90,7 +93,7 @@ if [ ! -e "$prefix/.runtime" ]; then
     set -- "$prefix"/*
     if [ -e "$1" ]; then taken; fi
     # An empty one may be another upload's that has just made it. The name is moved: a reader finds all of it.
-    echo "$digest" >"$prefix/.name-$token" && mv "$prefix/.name-$token" "$prefix/.runtime" || exit
+    printf '%s\n%s\n' "$digest" "$owner" >"$prefix/.name-$token" && mv "$prefix/.name-$token" "$prefix/.runtime" || exit
 fi
 read -r found <"$prefix/.runtime"
 if [ "$found" != "$digest" ]; then taken; fi
@@ -122,15 +125,15 @@ elif mkdir "$new" && gzip -dc <"$part" | (cd "$new" && tar -xf -) && (cd "$new" 
     if said=$(./python/bin/python3 -I -S -c pass 2>&1); then
         say whole .
         touch .runtime 2>/dev/null
-        ./python/bin/python3 -I -S -c "$remove_unused" "$prefix" $bases
+        ./python/bin/python3 -I -S -c "$remove_unused" "$prefix" "$owner" $bases
     else
         say fails "$said"
     fi
 fi
 rm -rf "$new" "$part"
 """
-# Python code, with this upload's and other directories as arguments: removes other uploads in
-# those, unless a process runs from them. Programs are compared by inode: one of another container
+# Python code, with this upload, its owner and directories as arguments: removes other uploads in
+# those that are old, unless a process runs from them. Programs are compared by inode: one of another container
 # may have the same path. No single quotes.
 REMOVE_UNUSED = f"""
 import os, shutil, sys, time
@@ -142,13 +145,17 @@ def identities(paths):
         except OSError:
             pass
 running = set(identities("/proc/%s/exe" % pid for pid in os.listdir("/proc") if pid.isdigit()))
-for base in sys.argv[2:]:
+for base in sys.argv[3:]:
     for entry in os.scandir(base):
         path = entry.path
         try:
-            is_ours = entry.name.startswith(".h") and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
-            is_old = is_ours and os.stat(path + "/.runtime").st_mtime < time.time() - {UNUSED_DAYS} * 86400
-        except OSError:
+            if not entry.name.startswith(".h") or entry.stat(follow_symlinks=False).st_uid != os.geteuid():
+                continue
+            with open(path + "/.runtime") as lines:
+                is_superseded = lines.read().splitlines()[1:] == [sys.argv[2]]
+            days = {SUPERSEDED_DAYS} if is_superseded else {UNUSED_DAYS}
+            is_old = os.stat(path + "/.runtime").st_mtime < time.time() - days * 86400
+        except (OSError, ValueError):
             continue
         is_used = running.intersection(identities((path + "/python/bin/python3", path + "/bin/bash")))
         if is_old and not is_used and not entry.is_symlink() and path != sys.argv[1]:
@@ -233,11 +240,11 @@ class Host(NamedTuple):
 
 
 class Cargo(NamedTuple):
-    """A runtime for a prefix there."""
+    """A runtime as it is sent to a prefix there."""
 
     runtime: Runtime
-    sums: Mapping[str, str]  # SHA-256 of each file
-    pack: Callable[[], Awaitable[bytes]]  # its archive, compressed
+    sums: bytes  # SHA-256 of each file, as sha256sum takes them
+    archive: Callable[[], bytes]  # a .tar.gz of its files
 
 
 class Damaged(EnvironmentUnavailable):
@@ -271,14 +278,13 @@ async def upload(ask: Ask, *, size: int, subject: str, given: str | None = None)
         if len(prefix) > longest or (runtime is not None and len(prefix) != len(runtime.prefix)):
             continue  # a given runtime's strings are replaced by others of the same length
         try:
-            cargo = await (
-                _own(prefix) if runtime is None else asyncio.to_thread(_moved, runtime, prefix)
-            )
+            source = runtime or await portable(lean=True, prefix=prefix)
+            cargo = await asyncio.to_thread(cargo_for, source, prefix)
         # perhaps only because the prefix is too long for a file of this machine
         except CannotBuild as error:
             longest, failure = len(prefix) - 1, error
             continue
-        transfer = _Transfer(ask, cargo, size, subject, host.bases)
+        transfer = _Transfer(ask, cargo, size, subject, host.bases, given or sys.executable)
         try:
             try:
                 await transfer.run()
@@ -328,67 +334,47 @@ def _prefixes(host: Host, identity: str) -> Iterator[str]:
                 )
 
 
-async def _own(prefix: str) -> Cargo:
-    """This machine's runtime for a prefix. Raises EnvironmentUnavailable."""
-    runtime = await portable(lean=True, prefix=prefix)
-
-    async def pack() -> bytes:
-        return (await packed(runtime)).read_bytes()
-
-    return Cargo(
-        runtime, {name: sha256 for name, (_, sha256) in _manifest(runtime).files.items()}, pack
-    )
-
-
-def _moved(runtime: Runtime, prefix: str) -> Cargo:
-    """A runtime for another prefix of the same length."""
+def cargo_for(runtime: Runtime, prefix: str) -> Cargo:
+    """A runtime for a prefix: its own, or another one of the same length."""
     old, new = runtime.prefix.encode(), prefix.encode()
-    files = {
-        name: Path(runtime.directory, name).read_bytes().replace(old, new)
-        for name in _manifest(runtime).files
-    }
+    text = Path(runtime.directory, MANIFEST).read_bytes()
+    files = msgspec.json.decode(text, type=Manifest).files
 
-    async def pack() -> bytes:
-        return await asyncio.to_thread(_archive, runtime.directory, files)
+    def content(name: str) -> bytes:
+        return Path(runtime.directory, name).read_bytes().replace(old, new)
 
-    sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    return Cargo(msgspec.structs.replace(runtime, prefix=prefix), sums, pack)
+    def archive() -> bytes:
+        """The same bytes for the same contents: a later upload continues an earlier one."""
+        whole = io.BytesIO()
+        with tarfile.open(fileobj=whole, mode="w") as tar:
+            for name in sorted(files):
+                member, data = tarfile.TarInfo(name), content(name)
+                member.size = len(data)
+                member.mode = os.stat(Path(runtime.directory, name)).st_mode & 0o777
+                tar.addfile(member, io.BytesIO(data))
+        return gzip.compress(whole.getvalue(), LEVEL, mtime=0)
 
-
-def _manifest(runtime: Runtime) -> Manifest:
-    return msgspec.json.decode(Path(runtime.directory, MANIFEST).read_bytes(), type=Manifest)
-
-
-def _archive(directory: str, files: Mapping[str, bytes]) -> bytes:
-    """A .tar.gz of contents, with the modes of the files in the directory; the same for the same
-    contents.
-    """
-    whole = io.BytesIO()
-    with tarfile.open(fileobj=whole, mode="w") as archive:
-        for name, data in sorted(files.items()):
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = (
-                len(data),
-                os.stat(os.path.join(directory, name)).st_mode & 0o777,
-            )
-            archive.addfile(member, io.BytesIO(data))
-    return gzip.compress(whole.getvalue(), mtime=0)
+    sums = {name: sha256 for name, (_, sha256) in files.items()}
+    if old != new:
+        sums = {name: hashlib.sha256(content(name)).hexdigest() for name in files}
+    lines = "".join(f"{sha256}  {name}\n" for name, sha256 in sums.items())
+    return Cargo(msgspec.structs.replace(runtime, prefix=prefix), lines.encode(), archive)
 
 
 class _Transfer:
-    """One upload of a runtime."""
+    """One upload of a runtime; it supersedes earlier ones of the same origin."""
 
     def __init__(
-        self, ask: Ask, cargo: Cargo, size: int, subject: str, bases: Sequence[str]
+        self, ask: Ask, cargo: Cargo, size: int, subject: str, bases: Sequence[str], origin: str
     ) -> None:
         self._ask, self._cargo, self._size, self._subject = ask, cargo, size, subject
         self._bases = " ".join(f"{base}/" for base in bases)  # where others may lie
         self._runtime = cargo.runtime
-        self._sums = "".join(f"{sha256}  {name}\n" for name, sha256 in cargo.sums.items()).encode()
         # Processes with this cache wait for each other; other machines may upload at the same time.
         cache = runtime_cache()
         opener = hashlib.sha256(f"{uuid.getnode()} {cache} {subject}".encode()).hexdigest()[:16]
         self._part = f".part-{cargo.runtime.digest[:8]}-{opener}"
+        self._owner = hashlib.sha256(f"{opener} {origin}".encode()).hexdigest()[:16]
         self._lock = cache / f"{cargo.runtime.digest}-{opener}.lock"
         self._made = False  # the directory there
 
@@ -405,7 +391,7 @@ class _Transfer:
                 await self._send(said)
 
     async def _check(self) -> dict[str, list[str]]:
-        said = await self._do(CHECK, self._sums)
+        said = await self._do(CHECK, self._cargo.sums)
         self._made |= "made" in said
         if "foreign" in said:
             raise Taken(self._runtime.prefix)
@@ -414,7 +400,7 @@ class _Transfer:
         return said
 
     async def _send(self, said: dict[str, list[str]]) -> None:
-        data = await self._cargo.pack()
+        data = await asyncio.to_thread(self._cargo.archive)
         arrived = int(said.get("arrived", ["0"])[-1])
         arrived = arrived if arrived <= len(data) else 0
         log.info(
@@ -431,7 +417,7 @@ class _Transfer:
                 raise await self._failure("a part of it was not written", said)
         whole = hashlib.sha256(data).hexdigest()
         said = await self._do(
-            INSTALL, self._sums, whole=whole, bases=self._bases, remove_unused=REMOVE_UNUSED
+            INSTALL, self._cargo.sums, whole=whole, bases=self._bases, remove_unused=REMOVE_UNUSED
         )
         if "damaged" in said:
             await self._remove()
@@ -442,7 +428,8 @@ class _Transfer:
             raise await self._failure("it was not unpacked", said)
 
     async def _do(self, script: str, given: bytes = b"", **more: str) -> dict[str, list[str]]:
-        own = {"prefix": self._runtime.prefix, "part": self._part, "digest": self._runtime.digest}
+        own = {"prefix": self._runtime.prefix, "part": self._part, "owner": self._owner}
+        own["digest"] = self._runtime.digest
         text = _script(script, **own, token=secrets.token_hex(8), **more)
         return _answers(await self._ask(text, given))
 

@@ -46,7 +46,7 @@ def test_a_kind_works_by_its_real_sdk(kind: str, tmp_path: Path) -> None:
         "error",
         f"--rootdir={SDK}",
     ]
-    with standin(kind, tmp_path / "standin") as variables:
+    with standin(kind, tmp_path / "standin", cuts=True) as variables:
         environ = {
             **os.environ,
             **variables,

@@ -21,9 +21,14 @@ def installed(kind: str) -> str:
 
 
 @contextmanager
-def standin(kind: str, at: Path) -> Iterator[dict[str, str]]:
-    """A stand-in that runs, as the variables by which the SDK finds it."""
+def standin(kind: str, at: Path, *, cuts: bool = False) -> Iterator[dict[str, str]]:
+    """A stand-in that runs, as the variables by which the SDK finds it.
+
+    `cuts`: writing to the file `cuts` of its directory cuts its connections.
+    """
     at.mkdir()
+    if cuts:
+        (at / "cuts").touch()
     words = [installed(kind), str(SDK / f"{kind}_server.py"), str(at)]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -4,23 +4,29 @@ Ray.
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
+from cutting import Proxy, check_cut  # type: ignore[import-not-found, unused-ignore]
 from ray_cluster import SETTINGS, Raylets, raylets  # type: ignore[import-not-found, unused-ignore]
 
 os.environ.update(SETTINGS)
 
 import hermetic
-from hermetic.fleet.ray import RayFleet
+from hermetic.fleet import reaching
+from hermetic.fleet.ray import RayBackend, RayFleet, backend
 from hermetic.fleet.ray.cluster import Cluster
+from hermetic.fleet.ray.streams import by_tcp
 from hermetic.session.keeping import record_of
 
 SECONDS = 120.0
@@ -126,6 +132,39 @@ def test_a_restarted_actor_adopts_what_lives(cluster: Raylets) -> None:
         assert await names(cluster.address) == []
 
     run(it())
+
+
+def test_a_cut_network_is_noticed_at_both_ends_and_costs_nothing(
+    cluster: Raylets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def it() -> None:
+        async with Proxies() as proxies:
+            monkeypatch.setattr(backend, "by_tcp", proxies.by_tcp)
+            async with hermetic.open("ray", address=cluster.address) as environment:
+                await check_cut(environment, proxies.cut, 60)
+
+    monkeypatch.setattr(reaching, "SILENCE", 3.0)
+    monkeypatch.setattr(RayBackend, "answers_within", 1.0)
+    run(it())
+
+
+class Proxies(AsyncExitStack):
+    """Streams by TCP that pass a proxy each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made: list[Any] = []
+
+    async def by_tcp(self, address: str, port: int, ticket: bytes, seconds: float) -> socket.socket:
+        """As the real one."""
+        proxy = await self.enter_async_context(Proxy(address, port))
+        self._made.append(proxy)
+        return await by_tcp("127.0.0.1", proxy.port, ticket, seconds)
+
+    def cut(self) -> None:
+        """Cuts the connections that there are."""
+        for proxy in self._made:
+            proxy.cut()
 
 
 def test_a_killed_caller_leaves_nothing_after_the_lease(cluster: Raylets) -> None:

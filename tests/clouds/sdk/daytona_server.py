@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
-from places import NO_IMAGE, STUCK, Place, end_with_input, note_created
+from places import NO_IMAGE, STUCK, Place, end_with_input, note_created, published
 
 KEY = "standin-key"
 SHELL = "bash"
@@ -334,11 +334,12 @@ async def serve() -> None:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    print(json.dumps({"DAYTONA_API_URL": f"{url}/api", "DAYTONA_API_KEY": KEY}), flush=True)
-    over = asyncio.Event()
-    end_with_input(over)
-    await over.wait()
+    async with published(root, runner.addresses[0][1]) as port:
+        url = f"http://127.0.0.1:{port}"
+        print(json.dumps({"DAYTONA_API_URL": f"{url}/api", "DAYTONA_API_KEY": KEY}), flush=True)
+        over = asyncio.Event()
+        end_with_input(over)
+        await over.wait()
     for one in boxes.values():
         one.end()
 

@@ -28,7 +28,7 @@ from modal._utils.grpc_testing import patch_mock_servicer
 from modal_proto import api_grpc, api_pb2
 from modal_proto import task_command_router_grpc as router_grpc
 from modal_proto import task_command_router_pb2 as router_pb2
-from places import NO_IMAGE, STUCK, Place, end_with_input, note_created
+from places import NO_IMAGE, STUCK, Place, end_with_input, note_created, published
 
 TOKEN = {"MODAL_TOKEN_ID": "ak-standin", "MODAL_TOKEN_SECRET": "as-standin"}
 WINDOW = 64 << 20
@@ -416,12 +416,13 @@ async def serve() -> None:
     config = Configuration(http2_connection_window_size=WINDOW, http2_stream_window_size=WINDOW)
     server = Server([Control(), Router()], config=config)
     await server.start("127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server._server.sockets[0].getsockname()[1]}"
-    print(json.dumps({"MODAL_SERVER_URL": url, **TOKEN}), flush=True)
-    over = asyncio.Event()
-    end_with_input(over)
-    await over.wait()
-    server.close()
+    async with published(root, server._server.sockets[0].getsockname()[1]) as port:
+        url = f"http://127.0.0.1:{port}"
+        print(json.dumps({"MODAL_SERVER_URL": url, **TOKEN}), flush=True)
+        over = asyncio.Event()
+        end_with_input(over)
+        await over.wait()
+        server.close()
     for one in boxes.values():
         one.end()
 

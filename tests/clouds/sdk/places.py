@@ -12,11 +12,17 @@ import shutil
 import signal
 import sys
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from cutting import Proxy  # type: ignore[import-not-found, unused-ignore]
 
 SYSTEM = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
 NO_PYTHON = "nopython"  # in the name of an image: one that lacks Python
 NO_IMAGE = "noimage"  # in the name of an image: one that cannot be had
+CUTS = "cuts"  # in the directory of a stand-in: its content changes when connections are cut
 STUCK = "stuck"  # in the directory of a stand-in, names the sandbox that it does not end
 
 
@@ -84,6 +90,16 @@ def without_python(root: Path) -> Path:
                 if not name.startswith(("python", "pypy")) and not (programs / name).is_symlink():
                     (programs / name).symlink_to(f"{folder}/{name}")
     return programs
+
+
+@asynccontextmanager
+async def published(root: Path, port: int) -> AsyncIterator[int]:
+    """The port for clients: that of a proxy where the directory has the file `cuts`."""
+    if not (root / CUTS).exists():
+        yield port
+        return
+    async with Proxy("127.0.0.1", port, (root / CUTS).read_bytes) as proxy:
+        yield proxy.port
 
 
 def end_with_input(stop: asyncio.Event) -> None:

@@ -22,10 +22,14 @@ from typing import Any
 import pytest
 from round_trips import NETWORK, measure
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from cutting import check_cut  # type: ignore[import-not-found, unused-ignore]
+
 import hermetic
 from hermetic import hermes
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments import catalog
+from hermetic.environments.clouds import backend as backends
 from hermetic.environments.clouds import stream as streams
 from hermetic.environments.clouds.hosted import ID, ROOT
 from hermetic.registry.records import id_for_task, new_id, runtime_root, tag_of
@@ -36,6 +40,9 @@ IS_FULL = os.environ.get("HERMETIC_FULL", "") not in ("", "0")
 KEYS = {"daytona": ("DAYTONA_API_KEY",), "modal": ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")}[KIND]
 SERVICE = {"daytona": "DAYTONA_API_URL", "modal": "MODAL_SERVER_URL"}[KIND]
 IMAGE = "standin"
+SILENT = 3.0  # seconds until silence is noticed
+# seconds: Modal's SDK keeps one connection for all requests, and pings it every 30 s
+SDK_NOTICES = {"daytona": 0.0, "modal": 40.0}
 SLOW = 10.0  # tenfold slack on a machine under load
 
 full = pytest.mark.skipif(not IS_FULL, reason="at full size only")
@@ -257,6 +264,23 @@ async def test_a_sandbox_that_the_vendor_ends_is_lost() -> None:
     result = await environment.run("echo no")
     assert isinstance(result.ending, hermetic.Lost)
     await environment.close()
+
+
+@full
+@on_a_loop
+async def test_a_cut_network_is_noticed_at_both_ends_and_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "SILENCE", SILENT)
+    monkeypatch.setattr(streams, "KEEPALIVE", SILENT / 4)
+    monkeypatch.setattr(backends, "SILENCE", SILENT)
+    async with hermetic.open(KIND, image=IMAGE, login=False) as environment:
+
+        def cut() -> None:
+            with (STANDIN / "cuts").open("a") as file:
+                file.write("cut\n")
+
+        await check_cut(environment, cut, SLOW * SILENT + SDK_NOTICES[KIND])
 
 
 @full

@@ -2,6 +2,7 @@
 not installed.
 """
 
+import asyncio
 import importlib.util
 import os
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 import hermetic
 from hermetic.contract.errors import ConfigError, NotInstalled
 from hermetic.fleet.ray import RayBackend, RayFleet
+from hermetic.fleet.ray import host as hosts
+from hermetic.fleet.ray.host import Host
 from tests.clouds.vendors import installed
 
 CASES = Path(__file__).with_name("ray_cases.py")
@@ -53,3 +56,22 @@ def test_options_of_the_kind_inside_are_checked_here() -> None:
         RayFleet("local", imagee="x")
     with pytest.raises(ConfigError, match="ray cannot run inside ray"):
         RayBackend({"inside": "ray"})
+
+
+async def test_a_stream_by_calls_ends_when_its_caller_makes_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hosts, "SILENCE", 2.0)
+    monkeypatch.setattr(hosts, "PULL_SECONDS", 0.1)
+    host = Host("node", "127.0.0.1", 1)  # the actor without Ray
+    record, problem = await host.open("name", "local", {"login": False}, b"t" * 32)
+    assert record is not None, problem
+    kept, left = await host.connect("name"), await host.connect("name")
+    async with asyncio.timeout(60):
+        while await host.pull(kept) is not None:
+            if left not in host.streams:
+                break
+    assert kept in host.streams
+    assert not await host.push(left, b"x")
+    await host.drop(kept)
+    assert await host.end("name")

@@ -17,6 +17,7 @@ import msgspec
 
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
+from hermetic.contract.limits import SILENCE
 from hermetic.environments import catalog
 from hermetic.fleet.opening import StartRequest, attach_environment, open_environment, start_new
 from hermetic.registry.records import Records, runtime_root
@@ -48,7 +49,7 @@ class Host:
         self._opening: set[str] = set()
         self._images: set[str] = set()
         self._tickets: dict[bytes, tuple[str, float]] = {}
-        self._streams: dict[str, socket.socket] = {}
+        self.streams: dict[str, tuple[socket.socket, asyncio.TimerHandle]] = {}
         self._server: asyncio.Server | None = None
         self._starting = asyncio.Lock()
 
@@ -165,8 +166,19 @@ class Host:
         except (ConnectionRefusedError, FileNotFoundError):
             return ""
         id = secrets.token_hex(8)
-        self._streams[id] = stream
+        self.streams[id] = stream, self._clock(id)
         return id
+
+    def _clock(self, id: str) -> asyncio.TimerHandle:
+        """Closes a stream whose caller makes no further call: Ray does not say that it has gone."""
+        return asyncio.get_running_loop().call_later(SILENCE, self._close, id)
+
+    def _used(self, id: str) -> socket.socket:
+        """A stream that is called for. Raises KeyError."""
+        stream, clock = self.streams[id]
+        clock.cancel()
+        self.streams[id] = stream, self._clock(id)
+        return stream
 
     async def push(self, id: str, data: bytes) -> bool:
         """Writes to a stream; the caller waits for one call before it makes the next.
@@ -174,7 +186,7 @@ class Host:
         False where it has ended.
         """
         try:
-            await asyncio.get_running_loop().sock_sendall(self._streams[id], data)
+            await asyncio.get_running_loop().sock_sendall(self._used(id), data)
         except (KeyError, OSError):
             return False
         return True
@@ -186,10 +198,8 @@ class Host:
         """
         try:
             async with asyncio.timeout(PULL_SECONDS):
-                return (
-                    await asyncio.get_running_loop().sock_recv(self._streams[id], 16 * PIECE)
-                    or None
-                )
+                loop = asyncio.get_running_loop()
+                return await loop.sock_recv(self._used(id), 16 * PIECE) or None
         except TimeoutError:
             return b""
         except (KeyError, OSError):
@@ -197,12 +207,16 @@ class Host:
 
     async def drop(self, id: str) -> None:
         """Closes a stream by calls."""
-        if stream := self._streams.pop(id, None):
+        self._close(id)
+
+    def _close(self, id: str) -> None:
+        if id in self.streams:
+            stream, clock = self.streams.pop(id)
+            clock.cancel()
             with contextlib.suppress(OSError):
                 # a pending read ends before the descriptor is closed
                 stream.shutdown(socket.SHUT_RDWR)
-            await asyncio.sleep(0)
-            stream.close()
+            asyncio.get_running_loop().call_soon(stream.close)
 
 
 async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -52,7 +52,10 @@ def mend() -> None:
     """
     subprocess.run([START], check=True, capture_output=True, timeout=300)
     for path in Path(need_variable("KUBERNETES_STATE")).glob("*.id"):
-        SERVERS.add(int(path.read_text().split()[0]))
+        pid = int(path.read_text().split()[0])
+        # dockerd has a containerd
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        SERVERS.update((pid, *map(int, children)))
 
 
 async def begun(environment: hermetic.Environment, command: str) -> "asyncio.Task[hermetic.Result]":
@@ -96,7 +99,7 @@ async def test_an_evicted_pod_loses_its_commands(options: dict[str, Any]) -> Non
 
 
 async def test_a_lifetime_that_is_over_loses_its_commands(options: dict[str, Any]) -> None:
-    async with hermetic.open("kubernetes", **options, lifetime=60) as environment:
+    async with hermetic.open("kubernetes", **options, lifetime=60, startup=30) as environment:
         task = await begun(environment, "sleep 600")
         async with asyncio.timeout(BOUND + 120):
             result = await task

@@ -236,6 +236,32 @@ async def test_a_controller_that_does_not_answer_costs_no_running_command() -> N
             os.kill(controller, signal.SIGCONT)
 
 
+@pytest.mark.full
+@pytest.mark.alone
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_restarted_controller_costs_nothing(number: signal.Signals) -> None:
+    async with hermetic.open("slurm") as environment:
+        (job,) = jobs()
+        counter = f"/tmp/hermetic-{secrets.token_hex(4)}"
+        running = asyncio.ensure_future(
+            environment.run(f"echo once >>{counter}; sleep 6; cat {counter}; rm {counter}")
+        )
+        await environment.processes()
+        try:
+            await asyncio.to_thread(end, "slurmctld", number)
+            # without a controller: over the stream that there is
+            assert (await environment.run("echo on")).output == "on\n"
+        finally:
+            await asyncio.to_thread(mend)
+        assert (await running).output == "once\n"
+        other = await hermetic.attach(environment.id)  # by a new step
+        assert (await other.run("echo there")).output == "there\n"
+        await other.close()
+        async with hermetic.open("slurm") as second:
+            assert (await second.run("echo new")).output == "new\n"
+        assert jobs() == [job]
+
+
 OPENER = """
 import asyncio, hermetic
 async def main():

@@ -22,7 +22,9 @@ from hermetic.environments import catalog
 from hermetic.environments.clouds.backend import CloudBackend
 from hermetic.session.keeping import record_of
 
-ECHOES = 100  # commands in one environment that wait for nothing
+ECHOES = 200  # commands in one environment that wait for nothing
+MESSAGE = b"x" * 64  # about as long as a request to run `true`, and its answer
+SETTLING = 0.003  # seconds in which a shell has done what follows a command
 
 
 class Figures(NamedTuple):
@@ -40,8 +42,11 @@ class Figures(NamedTuple):
     second_ms: float  # median of a further command
     alone_first_ms: float  # the first answer where nothing else is opened
     alone_ms: float  # a command where nothing else runs
-    # one byte there and back by the same way, where the kind is reached through a service
+    alone_p10_ms: float  # of its fastest tenth, the slowest
+    # a message of the same length there and back by the same way, in turns with those commands, where
+    # the kind is reached through a service
     echo_ms: float | None
+    echo_p10_ms: float | None
     caller_cpu_ms: float  # of this process, for one task
     caller_kib: float  # of this process, for one environment at the most
 
@@ -52,8 +57,7 @@ async def measure(kind: str, tasks: int, limit: int, options: dict[str, Any]) ->
     async with hermetic.open(kind, **options) as environment:
         await environment.run("true")
         alone_first = time.perf_counter() - began
-        alone = [await _timed(environment) for _ in range(ECHOES)]
-        echo = await _echo(environment)
+        alone, echoes = await _in_turns(environment)
     seconds: list[tuple[float, float]] = []
     turns = asyncio.Semaphore(limit)
 
@@ -82,7 +86,9 @@ async def measure(kind: str, tasks: int, limit: int, options: dict[str, Any]) ->
         alone_first_ms=_ms(alone_first),
         alone_ms=_ms(statistics.median(alone)),
         caller_cpu_ms=_ms(cpu / tasks),
-        echo_ms=None if echo is None else _ms(echo),
+        alone_p10_ms=_ms(_fastest(alone)),
+        echo_ms=_ms(statistics.median(echoes)) if echoes else None,
+        echo_p10_ms=_ms(_fastest(echoes)) if echoes else None,
         caller_kib=round((_peak() - memory) / min(limit, tasks)),
     )
 
@@ -91,24 +97,33 @@ def _ms(seconds: float) -> float:
     return round(1000 * seconds, 2)
 
 
-async def _echo(environment: hermetic.Environment) -> float | None:
-    """Median seconds for a byte to a program there and back, over a stream of the kind's own
-    service.
+def _fastest(seconds: list[float]) -> float:
+    return sorted(seconds)[len(seconds) // 10]
+
+
+async def _in_turns(environment: hermetic.Environment) -> tuple[list[float], list[float]]:
+    """Seconds of commands, and of echoes over a stream of the kind's own service, one after the
+    other: what else the machine does weighs on both.
     """
     record = record_of(environment)
     backend = catalog.find(record.kind)(record.options)
     if not isinstance(backend, CloudBackend):
-        return None
+        return [await _timed(environment) for _ in range(ECHOES)], []
+    commands, echoes = [], []
     async with backend.service() as api:
         carrier = await (await api.find(record.place["sandbox"])).connect("exec cat")
-        taken = []
         for _ in range(ECHOES):
+            commands.append(await _timed(environment))
+            await asyncio.sleep(SETTLING)
             start = time.perf_counter()
-            await carrier.write(b"x")
-            await carrier.read()
-            taken.append(time.perf_counter() - start)
+            await carrier.write(MESSAGE)
+            left = len(MESSAGE)
+            while left:
+                left -= len(await carrier.read())
+            echoes.append(time.perf_counter() - start)
+            await asyncio.sleep(SETTLING)
         await carrier.close()
-    return statistics.median(taken)
+    return commands, echoes
 
 
 async def _timed(environment: hermetic.Environment) -> float:

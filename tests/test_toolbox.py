@@ -617,6 +617,28 @@ async def test_a_sign_of_life_comes_while_a_call_waits(
         assert len(signs) == before
 
 
+async def test_signs_of_life_come_while_a_person_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermetic.tools.base.task.ACTIVITY", 0.05)
+    signs: list[str] = []
+    enough = asyncio.Event()
+
+    def sign(task: str) -> None:
+        signs.append(task)
+        if len(signs) == 3:
+            enough.set()
+
+    async def approver(request: Any) -> Any:
+        await enough.wait()
+        return "deny"
+
+    async with opened(tmp_path, approver=approver, on_activity=sign) as box:
+        async with asyncio.timeout(20):
+            answer = await box.terminal("curl http://127.0.0.1:9/x | bash")
+        assert (answer["status"], answer["refused_by"]) == ("blocked", "user")
+
+
 async def test_settings_hold_and_arguments_go_before_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -194,6 +194,7 @@ async def test_a_call_that_does_not_wait_is_told_to_come_again(tmp_path: Path) -
             first = await call(toolbox, "echo hi")
             assert (first["status"], first["exit_code"]) == ("approval_required", -1)
             assert (first["command"], first["pattern_key"]) == ("echo hi", "ask echo *")
+            assert first["error"]
             assert "your rule wants to be asked about echo *" in first["description"]
             # asked once
             assert (await call(toolbox, "echo hi"))["approval_id"] == first["approval_id"]

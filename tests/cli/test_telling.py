@@ -121,6 +121,10 @@ def test_the_demonstration_takes_commands_on_a_terminal() -> None:
         assert b"exited with code 2" in seen
         os.write(master, b'echo "<$PROJECT>"\n')
         assert b"<demo>" in read_until(master, b"hermetic> ")
+        os.write(master, b"for i in 1 2\n")
+        read_until(master, b"\n> ")
+        os.write(master, b"do echo n$i; done\n")
+        assert b"n1\r\nn2\r\n" in read_until(master, b"hermetic> ")
         os.write(master, b":q\n")
         assert process.wait(60) == 0
     finally:

@@ -190,7 +190,7 @@ class Transcript:
             )
         if self.is_ahead:
             texts = dict.fromkeys((line, typed, f"{self._ran}{line}"))
-            if _is_whole_shell(line + "\n"):
+            if is_whole_shell(line + "\n"):
                 self._ran = f"{self._ran[-MOST_REMEMBERED:]}{line}\n"
             bad = next((found for text in texts if (found := self._judge_ahead(text))), [])
             acts = examine_command(line, self._around).acts
@@ -274,7 +274,7 @@ class Transcript:
     def _is_whole(self, text: str) -> bool:
         if self.language == "input":
             return len(text) > MOST_AT_ONCE
-        return _is_whole_shell(text) if self.language == "shell" else _is_whole_python(text)
+        return is_whole_shell(text) if self.language == "shell" else _is_whole_python(text)
 
     def _judged(self, text: str) -> Examined:
         """What the text would do after all that ran before; what was found before is not found
@@ -365,7 +365,7 @@ def _key(part: Part) -> tuple[str, str, str]:
     return part.rule, part.reason, part.decoded
 
 
-def _is_whole_shell(text: str) -> bool:
+def is_whole_shell(text: str) -> bool:
     """False while a shell would wait for more: open quotes, loops, a backslash at the end."""
     stripped = text.rstrip("\n")
     if (len(stripped) - len(stripped.rstrip("\\"))) % 2:

@@ -33,8 +33,10 @@ from hermetic.session.environment import Environment
 if TYPE_CHECKING:
     import readline
 
+    from hermetic.approvals import typed_input
     from hermetic.serve import server, static_files
 else:
+    typed_input = Lazy("hermetic.approvals.typed_input")
     server, static_files = Lazy("hermetic.serve.server"), Lazy("hermetic.serve.static_files")
     try:
         import readline
@@ -122,7 +124,7 @@ def _take_commands(runner: asyncio.Runner, environment: Environment) -> None:
     print(f"\n{HELP}\n")
     while True:
         try:
-            text = input("hermetic> ")
+            text = _read_command()
         except EOFError:
             print()
             return
@@ -135,6 +137,14 @@ def _take_commands(runner: asyncio.Runner, environment: Environment) -> None:
             return
         if text.strip():
             _run_one(runner, environment, text)
+
+
+def _read_command() -> str:
+    """A command of one line or several, as a shell takes it."""
+    text = input("hermetic> ")
+    while not typed_input.is_whole_shell(text + "\n"):
+        text += "\n" + input("> ")
+    return text
 
 
 def _run_one(runner: asyncio.Runner, environment: Environment, text: str) -> None:

@@ -607,7 +607,7 @@ async def test_a_call_that_is_cancelled_ends_what_it_started(tmp_path: Path, kin
 async def test_a_sign_of_life_comes_while_a_call_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermetic.tools.base.task.ACTIVITY", 0.1)
+    monkeypatch.setattr("hermetic.contract.limits.ACTIVITY", 0.1)
     signs: list[str] = []
     async with opened(tmp_path, on_activity=signs.append) as box:
         await box.terminal("sleep 1")

@@ -74,7 +74,7 @@ async def test_a_sign_of_life_comes_again_also_from_a_callback_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: bool
 ) -> None:
     assert ACTIVITY == 10
-    monkeypatch.setattr("hermetic.tools.base.task.ACTIVITY", 0.05)
+    monkeypatch.setattr("hermetic.contract.limits.ACTIVITY", 0.05)
     signs: list[str] = []
     enough = asyncio.Event()
 

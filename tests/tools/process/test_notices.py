@@ -370,7 +370,7 @@ async def test_who_ended_it_is_remembered_beside_what_was_told(tmp_path: Path) -
 async def test_after_the_last_match_only_the_end_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermetic.tools.base.watching.NOTICE_MATCHES", 1)
+    monkeypatch.setattr("hermetic.contract.limits.NOTICE_MATCHES", 1)
     async with opened(tmp_path) as box:
         await box.terminal(
             "echo ready; read -r x; exit 3", background=True, watch_patterns=["ready"]

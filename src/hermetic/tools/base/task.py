@@ -14,17 +14,8 @@ import msgspec
 
 from hermetic.approvals.context import PolicyContext
 from hermetic.approvals.gate import PolicyGate
+from hermetic.contract import limits
 from hermetic.contract.errors import InvalidArgument
-from hermetic.contract.limits import (
-    ACTIVITY,
-    FOREGROUND,
-    KILL_GRACE,
-    LONGEST_FOREGROUND,
-    MODEL_OUTPUT,
-    READ_CHARACTERS,
-    RUNNING,
-    TOOL_COMMAND,
-)
 from hermetic.contract.tool import Interrupted
 from hermetic.link.calls import Interruption
 from hermetic.session.environment import Environment
@@ -64,13 +55,13 @@ Borrow = Callable[[], Borrowing]
 class ToolLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Time and size limits of the tools."""
 
-    foreground: float = FOREGROUND  # seconds
-    longest_foreground: float = LONGEST_FOREGROUND  # seconds
-    output: int = MODEL_OUTPUT  # characters
-    command: int = TOOL_COMMAND  # characters
-    running: int = RUNNING  # processes of one task
-    read: int = READ_CHARACTERS  # characters of a file
-    kill_grace: float = KILL_GRACE  # seconds
+    foreground: float = limits.FOREGROUND  # seconds
+    longest_foreground: float = limits.LONGEST_FOREGROUND  # seconds
+    output: int = limits.MODEL_OUTPUT  # characters
+    command: int = limits.TOOL_COMMAND  # characters
+    running: int = limits.RUNNING  # processes of one task
+    read: int = limits.READ_CHARACTERS  # characters of a file
+    kill_grace: float = limits.KILL_GRACE  # seconds
 
     def waiting(self, timeout: float | None) -> tuple[float, str]:
         """How long a call with this timeout waits, and a note where that is less.
@@ -288,15 +279,15 @@ class Task:
 
         def tick() -> None:
             nonlocal timer
-            timer = loop.call_later(ACTIVITY, tick)
+            timer = loop.call_later(limits.ACTIVITY, tick)
             try:
                 report(self.id)
             except Exception:  # the caller's own function: the call goes on without it
                 logging.getLogger(__name__).exception(
-                    "on_activity failed; next call in %g s", ACTIVITY
+                    "on_activity failed; next call in %g s", limits.ACTIVITY
                 )
 
-        timer = loop.call_later(ACTIVITY, tick)
+        timer = loop.call_later(limits.ACTIVITY, tick)
         try:
             yield
         finally:

@@ -7,16 +7,7 @@ import re
 from collections import deque
 from typing import Literal, NamedTuple
 
-from hermetic.contract.limits import (
-    NOTICE_BREAKER,
-    NOTICE_BREAKER_WINDOW,
-    NOTICE_GAP,
-    NOTICE_LINES,
-    NOTICE_MATCHES,
-    NOTICE_SILENCE,
-    NOTICE_STRIKES,
-    NOTICE_TEXT,
-)
+from hermetic.contract import limits
 
 LONGEST_LINE = 1 << 16  # bytes; a longer line is looked at in pieces
 
@@ -38,7 +29,9 @@ class Watch:
         self.searched = searched  # bytes of output: whole lines, the last one perhaps unfinished
         self.strikes = strikes  # consecutive gaps with suppressed matches
         self.matches = matches  # reported
-        self.is_over = matches >= NOTICE_MATCHES  # too many of either: nothing is reported any more
+        self.is_over = (
+            matches >= limits.NOTICE_MATCHES
+        )  # too many of either: nothing is reported any more
         self._patterns = [
             (pattern, pattern.encode("utf-8", "surrogateescape")) for pattern in patterns
         ]
@@ -71,7 +64,7 @@ class Watch:
         while match := self._any.search(text, at):
             at = text.find(b"\n", match.end())
             at = len(text) if at < 0 else at
-            if count < NOTICE_LINES:
+            if count < limits.NOTICE_LINES:
                 lines.append(text[text.rfind(b"\n", 0, match.start()) + 1 : at])
             count += 1
         return lines, count
@@ -80,19 +73,19 @@ class Watch:
         return next(pattern for pattern, wanted in self._patterns if wanted in line)
 
     def _tell(self, found: list[bytes], count: int, now: float) -> LineMatch | None:
-        if self._reported is not None and now - self._reported < NOTICE_GAP:
+        if self._reported is not None and now - self._reported < limits.NOTICE_GAP:
             self._suppressed += count
             return None
         self.strikes = self.strikes + 1 if self._suppressed else 0
-        if self.strikes >= NOTICE_STRIKES:
+        if self.strikes >= limits.NOTICE_STRIKES:
             self.is_over = True
             return None
         lines = b"\n".join(found).decode("utf-8", "replace")
         suppressed, self._suppressed = self._suppressed + count - len(found), 0
         self._reported = now
         self.matches += 1
-        self.is_over = self.matches >= NOTICE_MATCHES
-        return LineMatch(lines[:NOTICE_TEXT], self._pattern_in(found[0]), suppressed)
+        self.is_over = self.matches >= limits.NOTICE_MATCHES
+        return LineMatch(lines[: limits.NOTICE_TEXT], self._pattern_in(found[0]), suppressed)
 
 
 class Breaker:
@@ -111,10 +104,10 @@ class Breaker:
         if self._silent_until is not None and now < self._silent_until:
             return "drop"
         resumes, self._silent_until = self._silent_until is not None, None
-        while self._times and now - self._times[0] >= NOTICE_BREAKER_WINDOW:
+        while self._times and now - self._times[0] >= limits.NOTICE_BREAKER_WINDOW:
             self._times.popleft()
-        if len(self._times) >= NOTICE_BREAKER:
-            self._silent_until = now + NOTICE_SILENCE
+        if len(self._times) >= limits.NOTICE_BREAKER:
+            self._silent_until = now + limits.NOTICE_SILENCE
             self._times.clear()
             return "silence"
         self._times.append(now)

@@ -5,16 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from hermetic.contract.limits import (
-    CODE_CALLS,
-    CODE_FILES,
-    CODE_GATHERED,
-    CODE_LOGGED,
-    CODE_REFUSED,
-    CODE_STDERR,
-    CODE_STDOUT,
-    CODE_TIME,
-)
+from hermetic.contract import limits
 from hermetic.contract.tool import about
 from hermetic.tools.code.stubs import Stub
 
@@ -22,14 +13,14 @@ from hermetic.tools.code.stubs import Stub
 class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one script."""
 
-    time: float = CODE_TIME  # seconds
-    calls: int = CODE_CALLS  # of tools
-    refused: int = CODE_REFUSED  # calls that were refused; one more ends the script
-    stdout: int = CODE_STDOUT  # bytes in the answer
-    stderr: int = CODE_STDERR  # bytes in the answer
-    gathered: int = CODE_GATHERED  # bytes of arguments of concurrent calls
-    files: int = CODE_FILES  # bytes of attached files
-    logged: int = CODE_LOGGED  # calls in the answer's log
+    time: float = limits.CODE_TIME  # seconds
+    calls: int = limits.CODE_CALLS  # of tools
+    refused: int = limits.CODE_REFUSED  # calls that were refused; one more ends the script
+    stdout: int = limits.CODE_STDOUT  # bytes in the answer
+    stderr: int = limits.CODE_STDERR  # bytes in the answer
+    gathered: int = limits.CODE_GATHERED  # bytes of arguments of concurrent calls
+    files: int = limits.CODE_FILES  # bytes of attached files
+    logged: int = limits.CODE_LOGGED  # calls in the answer's log
 
 
 class CodeOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from hermetic.approvals.context import PolicyContext
 from hermetic.contract.files import Bounds
@@ -102,7 +102,7 @@ class FileMemory:
     """Locks on files, who read and wrote them, and repeated calls: one for each toolbox, bounded."""
 
     def __init__(self) -> None:
-        self._locks: dict[FileKey, tuple[asyncio.Lock, int]] = {}
+        self._locks: WeakValueDictionary[FileKey, asyncio.Lock] = WeakValueDictionary()
         # Task and file → signature.
         self._seen: Recent[tuple[str, FileKey], str] = Recent(REMEMBERED_FILES)
         # File → task, signature.
@@ -127,20 +127,9 @@ class FileMemory:
         """Locks these files for the block, in one order for all."""
         async with AsyncExitStack() as stack:
             for path in sorted(set(paths)):
-                await stack.enter_async_context(self._locked((system, path)))
+                lock = self._locks.setdefault((system, path), asyncio.Lock())
+                await stack.enter_async_context(lock)
             yield
-
-    @asynccontextmanager
-    async def _locked(self, key: FileKey) -> AsyncIterator[None]:
-        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
-        self._locks[key] = lock, users + 1
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks.pop(key)
-            if users > 1:
-                self._locks[key] = lock, users - 1
 
     def saw(self, task: str, system: str, path: str, signature: str) -> None:
         """The task has read the file with this signature."""

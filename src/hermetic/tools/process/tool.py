@@ -10,15 +10,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Meta
 
+from hermetic.contract import limits
 from hermetic.contract.errors import Driven, InvalidArgument, UnknownProcess
-from hermetic.contract.limits import (
-    FINAL_OUTPUT,
-    HANDLES,
-    ID_LENGTH,
-    LISTED_BY_TOOL,
-    LOG_LINES,
-    PREVIEW,
-)
 from hermetic.contract.notice import NotifyOptions, read_wishes
 from hermetic.contract.process import ProcessInfo
 from hermetic.contract.tool import Fields, Interrupted, Tool, about
@@ -101,7 +94,7 @@ class Handles:
 
     async def get(self, environment: Environment, id: str) -> Process:
         """The process with this id, its status current. Raises UnknownProcess, InvalidArgument."""
-        kept = self._kept.setdefault(environment, Recent(HANDLES))
+        kept = self._kept.setdefault(environment, Recent(limits.HANDLES))
         known = kept.get(id)
         try:
             if known is None:
@@ -150,7 +143,7 @@ async def process(handles: Handles, task: Task, arguments: ProcessArguments) -> 
         try:
             found = await handles.get(environment, id)
         except (UnknownProcess, InvalidArgument):
-            shown = id[:ID_LENGTH]
+            shown = id[: limits.ID_LENGTH]
             error = f"no process {shown!r} here; process(action='list') shows which there are"
             return {"session_id": shown, "status": "not_found", "error": error}
         async with task.alive():
@@ -165,7 +158,7 @@ async def _list(task: Task, environment: Environment) -> Fields:
         if info.left:
             task.history.started[info.id] = task.show(info.command, "")
     by_age = sorted(all, key=lambda info: (info.is_running, info.started))
-    newest = sorted(by_age[-LISTED_BY_TOOL:], key=lambda info: info.started)
+    newest = sorted(by_age[-limits.LISTED_BY_TOOL :], key=lambda info: info.started)
     shown = await asyncio.gather(*(_listed(task, environment, info.id) for info in newest))
     answer: Fields = {"processes": [one for one in shown if one is not None], "count": len(all)}
     if len(all) > len(newest):
@@ -252,7 +245,7 @@ async def _poll(request: ProcessCall) -> Fields:
     if not info.is_running:
         task.history.started.pop(info.id, None)
     if cursor is None:
-        shown = await tail(request.process, PREVIEW, task.show)
+        shown = await tail(request.process, limits.PREVIEW, task.show)
         return answer | {"output_preview": shown, "cursor": info.out}
     if cursor > info.out:
         raise InvalidArgument(
@@ -269,7 +262,7 @@ async def _poll(request: ProcessCall) -> Fields:
 
 async def _log(request: ProcessCall) -> Fields:
     await request.process.status()
-    task, limit = request.task, request.arguments.limit or LOG_LINES
+    task, limit = request.task, request.arguments.limit or limits.LOG_LINES
     with task.notices.attended(request.process.id):
         found = await lines(request.process, request.arguments.offset, limit, task.limits.output)
         text, last, info = found.text, found.first + found.shown - 1, request.info
@@ -309,7 +302,7 @@ async def _wait(request: ProcessCall) -> Fields:
     timeout, note = request.task.limits.waiting(request.arguments.timeout)
     with request.task.notices.attended(request.process.id):
         state = await _within(request, timeout, request.process.wait(), "exited")
-        answer = await _final(request, FINAL_OUTPUT if state == "exited" else PREVIEW)
+        answer = await _final(request, limits.FINAL_OUTPUT if state == "exited" else limits.PREVIEW)
     return answer | {"status": state} | ({"timeout_note": note} if note else {})
 
 
@@ -331,7 +324,7 @@ async def _wait_for(request: ProcessCall) -> Fields:
     with request.task.notices.attended(process.id):
         with contextlib.suppress(EOFError):
             status = await _within(request, timeout, search(), "matched")
-        answer = await _final(request, PREVIEW) | {"status": status}
+        answer = await _final(request, limits.PREVIEW) | {"status": status}
     if given.on == "output" and end is not None:
         answer["cursor"] = end
     return answer | ({"timeout_note": note} if note else {})
@@ -367,7 +360,7 @@ async def _kill(request: ProcessCall) -> Fields:
     await request.process.status()
     task, grace, info = request.task, request.arguments.grace, request.info
     if not info.is_running:
-        return await _final(request, FINAL_OUTPUT) | {"status": "already_exited"}
+        return await _final(request, limits.FINAL_OUTPUT) | {"status": "already_exited"}
     if info.driver is not None:
         message = f"{info.driver.name} drives process {info.id} now: it is not ended before it was given back"
         raise Driven(message, process_id=info.id, driver=info.driver.name)
@@ -375,7 +368,7 @@ async def _kill(request: ProcessCall) -> Fields:
         await request.process.kill(task.limits.kill_grace if grace is None else grace)
         if info.ending is None:
             await task.notices.amend(request.process, ended_by=KILLED_HERE)
-        return await _final(request, FINAL_OUTPUT) | {"status": "killed"}
+        return await _final(request, limits.FINAL_OUTPUT) | {"status": "killed"}
 
 
 # -- typing

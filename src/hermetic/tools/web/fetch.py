@@ -13,17 +13,8 @@ from typing import NamedTuple
 import httpcore2
 from httpx2 import URL, InvalidURL
 
-from hermetic.contract import VERSION
+from hermetic.contract import VERSION, limits
 from hermetic.contract.errors import ConfigError
-from hermetic.contract.limits import (
-    WEB_BYTES,
-    WEB_CONNECT,
-    WEB_PARALLEL,
-    WEB_PROVIDER,
-    WEB_REDIRECTS,
-    WEB_TIME,
-    WEB_UNPACKED,
-)
 from hermetic.tools.web.addresses import (
     Resolve,
     Sites,
@@ -90,7 +81,7 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
         for address in await checked_addresses(host, port, self._sites, self._find):
             try:
                 return await self._network.connect_tcp(
-                    address, port, WEB_CONNECT, local_address, socket_options
+                    address, port, limits.WEB_CONNECT, local_address, socket_options
                 )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error
@@ -118,8 +109,8 @@ class Fetcher:
         self,
         sites: Sites = EVERY_SITE,
         *,
-        seconds: float = WEB_TIME,
-        most_bytes: int = WEB_BYTES,
+        seconds: float = limits.WEB_TIME,
+        most_bytes: int = limits.WEB_BYTES,
         proxy: str | None = None,
         find: Resolve = resolve,
         certificates: ssl.SSLContext | None = None,
@@ -129,7 +120,7 @@ class Fetcher:
         self._proxy = None if proxy is None else _proxy(proxy)
         self._network = _CheckedNetwork(sites, find) if proxy is None else None
         self._certificates = certificates
-        self._slots = asyncio.Semaphore(WEB_PARALLEL)
+        self._slots = asyncio.Semaphore(limits.WEB_PARALLEL)
 
     def __repr__(self) -> str:
         return f"<Fetcher of {', '.join(self._sites.allow) or 'public hosts'}>"
@@ -138,7 +129,7 @@ class Fetcher:
         """The page at an address, redirects followed, whatever its status is. Raises FetchError."""
         url = read_url(address)
         async with self._bounded(url, self._seconds):
-            for _ in range(WEB_REDIRECTS + 1):
+            for _ in range(limits.WEB_REDIRECTS + 1):
                 await _check(url, self._sites)
                 async with self._sent(
                     "GET", url, _PAGE, None, self._proxy, self._network
@@ -147,7 +138,7 @@ class Fetcher:
                     if response.status not in _MOVED or "location" not in headers:
                         return await self._read(url, response, headers)
                     url = read_url(headers["location"], url)
-        raise Refused(f"the page redirects more than {WEB_REDIRECTS} times")
+        raise Refused(f"the page redirects more than {limits.WEB_REDIRECTS} times")
 
     async def call(
         self, method: str, address: str, headers: Mapping[str, str], body: bytes | None = None
@@ -162,7 +153,7 @@ class Fetcher:
         except Refused:
             proxy = None  # it is on the user's own network
         async with (
-            self._bounded(url, WEB_PROVIDER),
+            self._bounded(url, limits.WEB_PROVIDER),
             self._sent(method, url, headers, body, proxy, None) as response,
         ):
             return await self._read(url, response, _headers(response))
@@ -252,7 +243,7 @@ class Fetcher:
                     break
         if unpacker is not None and len(body) > self._most:
             received -= unpacker.left
-            if len(body) > received * WEB_UNPACKED:
+            if len(body) > received * limits.WEB_UNPACKED:
                 raise Refused(f"{received:,} bytes unpack to more than {self._most:,}")
         charset = _CHARSET.search(said)
         return Answer(

@@ -11,14 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from hermetic.approvals.editor_keys import (
-    escapes,
-    ex_commands,
-    is_editor,
-    is_fed,
-    opens_shell,
-    without_taken_back,
-)
+from hermetic.approvals import editor_keys
 from hermetic.contract.verdict import Part, Verdict
 from hermetic.policy.acts import Act
 from hermetic.policy.assess import (
@@ -207,18 +200,19 @@ class Transcript:
     def _end_keys(self) -> list[Typed]:
         """Keys for an editor or a pager: only what they hand to a shell counts."""
         line, _, pressed, _ = self._take_line()
-        keys = without_taken_back(pressed if self._terminal else line)
+        keys = editor_keys.without_taken_back(pressed if self._terminal else line)
         if (begins := _COMMAND_LINE.search(keys)) and _PASTES.search(keys, begins.end()):
             return [self._edited(keys)]
-        if is_fed(keys):
+        if editor_keys.is_fed(keys):
             return [self._edited(keys, "an interpreter gets the editor's text, which is not known")]
         ahead = self._judge_ahead(keys) if self._opened_shell else []
-        pager = not is_editor(self._argv)
-        self._opened_shell = self._opened_shell or opens_shell(keys, pager=pager)
+        pager = not editor_keys.is_editor(self._argv)
+        self._opened_shell = self._opened_shell or editor_keys.opens_shell(keys, pager=pager)
         judged = [
-            (text, examine_command(text, self._around)) for text in escapes(keys, pager=pager)
+            (text, examine_command(text, self._around))
+            for text in editor_keys.escapes(keys, pager=pager)
         ]
-        judged += [(text, _of_editor(text, self._around)) for text in ex_commands(keys)]
+        judged += [(text, _of_editor(text, self._around)) for text in editor_keys.ex_commands(keys)]
         found = [
             Typed(f"{text}\n", examined)
             for text, examined in judged

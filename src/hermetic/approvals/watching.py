@@ -98,14 +98,11 @@ class ApprovalWatch:
         return self
 
     async def _listed(self) -> None:
-        listing = [
-            asyncio.create_task(publisher.listed.wait()) for publisher in self._publishers.values()
-        ]
-        if listing:
-            # a process that is stopped does not answer
-            _, late = await asyncio.wait(listing, timeout=LISTING)
-            for task in late:
-                task.cancel()
+        # a process that is stopped does not answer
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LISTING):
+                for publisher in list(self._publishers.values()):
+                    await publisher.listed.wait()
 
     async def __aexit__(self, *_: object) -> None:
         self._watch.close()

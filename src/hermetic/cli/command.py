@@ -6,7 +6,6 @@ import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from hermetic.cli.colours import RED, painted
@@ -101,7 +100,7 @@ _ROW = re.compile(
     r"(?P<group>\| )?(?P<names>[^\s,]+(?:, [^\s,]+)*)(?: (?P<optional>\[)?(?P<value>\S+?)(?P<many>…)?\]?)?"
     r"(?:: (?P<type>\w+))?(?: = (?P<default>\S*))?(?: -> (?P<dest>\w+))?(?:\s{2,}(?P<help>.*))?"
 )
-_TYPES: Mapping[str, Callable[[str], Any]] = {"int": int, "float": float, "path": Path}
+_TYPES: Mapping[str, Callable[[str], Any]] = {"int": int, "float": float}
 
 
 def _read(row: str) -> _Row:

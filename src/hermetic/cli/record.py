@@ -137,11 +137,11 @@ async def _recorded(recorder: Recorder, process: Process) -> AsyncIterator[None]
         await asyncio.wait([task])
 
 
-def _new_file(output: Path | None) -> tuple[str, IO[bytes]]:
+def _new_file(output: str | None) -> tuple[str, IO[bytes]]:
     if output is None:
         return _store().create()
     try:
-        return str(output), create_file(output)
+        return output, create_file(Path(output))
     except FileExistsError:
         raise InvalidArgument(
             f"there is a file {output}; name a new one", argument="output"
@@ -155,7 +155,7 @@ def _list(as_json: bool) -> int:
     return 0
 
 
-def _export(id: str, output: Path | None) -> int:
+def _export(id: str, output: str | None) -> int:
     if output is None:
         return report_error("name the file: hermetic record --export REC -f FILE", BAD_USAGE)
     with _opened(id) as kept, _new_file(output)[1] as file:
@@ -218,7 +218,7 @@ COMMANDS = {
             options(
                 ENVIRONMENT,
                 """\
--f, --file FILE: path -> output  a new file, instead of the kept recordings
+-f, --file FILE -> output  a new file, instead of the kept recordings
 --task T           run COMMAND in the environment of this task
 --in ENV -> within  look for ID only in this environment
 --list             the kept recordings

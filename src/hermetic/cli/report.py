@@ -10,19 +10,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from hermetic.cli.colours import has_colours, state
-from hermetic.contract.printable import is_printable, one_line
-
-__all__ = [
-    "age",
-    "one_line",
-    "print_json",
-    "print_listing",
-    "print_table",
-    "size",
-    "span",
-    "table",
-    "user_name",
-]
+from hermetic.contract.printable import is_printable
+from hermetic.contract.printable import one_line as one_line
 
 _SPECIAL = re.compile(r"[^\n -~]")
 LEAST_COLUMNS = 20  # of the last column of a table

@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -68,8 +69,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         host=arguments.host,
         port=arguments.port,
         names=tuple(arguments.name),
-        certificate=arguments.certificate,
-        key=arguments.key,
+        certificate=_path(arguments.certificate),
+        key=_path(arguments.key),
         terminals=arguments.terminals,
         terminal_idle=arguments.terminal_idle,
         record=arguments.record or recorded(settings),
@@ -85,6 +86,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     console.run()
     return 0
+
+
+def _path(name: str | None) -> Path | None:
+    return None if name is None else Path(name)
 
 
 def recorded(settings: "Settings | None") -> "Wanted":
@@ -205,8 +210,8 @@ id [ID]             for revoke: an id from `hermetic serve tokens`
 --host ADDRESS = 127.0.0.1   (default: %(default)s)
 --port N: int       (default: 7625, or the next free one)
 --name HOST…        a host name by which browsers reach it; repeatable
---certificate FILE: path   TLS certificate chain, PEM
---key FILE: path    its private key, PEM
+--certificate FILE   TLS certificate chain, PEM
+--key FILE    its private key, PEM
 --terminals N: int = {TERMINALS}   most terminals at once (default: %(default)s)
 --terminal-idle SECONDS: float = {TERMINAL_IDLE}
                     after which an unused terminal without a viewer is closed, 0: never

@@ -16,17 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermetic.contract.errors import (
-    ApprovalRequired,
-    ConfigError,
-    EnvironmentUnavailable,
-    ExecutionError,
-    InvalidArgument,
-    NotInstalled,
-    NotPermitted,
-    UnknownProcess,
-    Unreachable,
-)
+from hermetic.contract import errors
 from hermetic.contract.notice import read_wishes
 from hermetic.contract.tool import DEFAULT_TASK, Interrupted
 from hermetic.environments import catalog
@@ -121,7 +111,7 @@ class Toolbox:
         """Adds a tool. Raises ConfigError when the name is taken, unless `replace=True`."""
         made = self._make()
         if tool.name in made.tools and not replace:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"there is a tool {tool.name!r}; pass replace=True to put this one in its place"
             )
         made.tools[tool.name] = tool
@@ -130,7 +120,7 @@ class Toolbox:
     def schemas(self, form: Form = "openai") -> list[Fields]:
         """Schemas of all tools for a model's API."""
         if form not in ("openai", "anthropic", "mcp"):
-            raise InvalidArgument(
+            raise errors.InvalidArgument(
                 f"no form is called {form!r}; there are openai, anthropic, mcp", argument="form"
             )
         return [tool.schema(form) for tool in self._make().usable()]
@@ -161,7 +151,7 @@ class Toolbox:
             return text
         try:
             return text if (kept := await parts.keep_long(task, text)) is None else _as_json(kept)
-        except (Interrupted, ExecutionError) as error:
+        except (Interrupted, errors.ExecutionError) as error:
             why = f"the answer has {len(text):,} characters, too many, and could not be kept: {error or 'interrupted'}"
             return _as_json({**_failed(why), "output": text[: parts.PREVIEW]})
 
@@ -206,21 +196,21 @@ class Toolbox:
 
     def _error(self, tool: Tool[Any], task: Task, error: Exception) -> Fields:
         """The answer of a call that failed."""
-        if isinstance(error, NotPermitted):
+        if isinstance(error, errors.NotPermitted):
             return refusal(error)
-        if isinstance(error, NotInstalled):
+        if isinstance(error, errors.NotInstalled):
             return _failed(f"the environment cannot be used on this machine: {error}", "disabled")
-        if isinstance(error, EnvironmentUnavailable):
-            if isinstance(error, Unreachable) or not self._make().is_lost(task.id):
+        if isinstance(error, errors.EnvironmentUnavailable):
+            if isinstance(error, errors.Unreachable) or not self._make().is_lost(task.id):
                 return _failed(f"the environment is not available: {error}")
             return _failed(f"the environment was lost during this call: {parts.after_loss(error)}")
-        if isinstance(error, ConfigError):
+        if isinstance(error, errors.ConfigError):
             return _failed(str(error), "disabled")
         if isinstance(error, Interrupted):
             return _failed("interrupted by the user before anything was done", "interrupted") | {
                 "exit_code": 130
             }
-        if isinstance(error, ExecutionError | OSError):
+        if isinstance(error, errors.ExecutionError | OSError):
             return _failed(str(error))
         _log.error("the tool %s failed", tool.name, exc_info=error)
         return _failed(f"the tool {tool.name} failed: {type(error).__name__}: {error}")
@@ -286,7 +276,7 @@ class Toolbox:
         try:
             process = await environment.process(id)
             await process.kill(made.limits.kill_grace)
-        except UnknownProcess:
+        except errors.UnknownProcess:
             return False
         await made.notices.amend(process, ended_by="kill_all")
         return True
@@ -339,9 +329,9 @@ def _is_loop_running() -> bool:
     return True
 
 
-def refusal(error: NotPermitted) -> Fields:
+def refusal(error: errors.NotPermitted) -> Fields:
     """The answer of a tool that was not allowed to begin."""
-    if isinstance(error, ApprovalRequired):
+    if isinstance(error, errors.ApprovalRequired):
         return _failed(str(error), "approval_required") | {
             "approval_id": error.request,
             "command": error.command,

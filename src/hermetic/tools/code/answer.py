@@ -6,16 +6,8 @@ Output is shown as its start and end, counted in bytes and cut between character
 from collections.abc import Callable
 from typing import NamedTuple
 
+from hermetic.contract import endings
 from hermetic.contract.command import Result
-from hermetic.contract.endings import (
-    Cancelled,
-    Exited,
-    Lost,
-    OutOfMemory,
-    Signalled,
-    TimedOut,
-    Yielded,
-)
 from hermetic.contract.tool import Fields
 from hermetic.session.output import HEAD_PART, cut_to_characters
 from hermetic.tools.base.task import AFTER_LOSS
@@ -130,32 +122,32 @@ def _counts(result: Result, calls: ScriptCalls) -> Fields:
 def _ending(result: Result, calls: ScriptCalls, complaints: str) -> Fields:
     """`status`, and `error` where there is one."""
     ending = result.ending
-    if isinstance(ending, Exited) and ending.code == 0:
+    if isinstance(ending, endings.Exited) and ending.code == 0:
         return {}
-    if isinstance(ending, Yielded):
+    if isinstance(ending, endings.Yielded):
         return {"status": "yielded", "session_id": ending.process_id}
     if calls.is_spamming:
         return {
             "status": "error",
             "error": f"ended: {calls.refused} of its tool calls had been refused",
         }
-    if isinstance(ending, TimedOut):
+    if isinstance(ending, endings.TimedOut):
         return {
             "status": "timeout",
             "error": f"killed after {ending.after:g} s, with all it had started",
         }
-    if isinstance(ending, Cancelled):
+    if isinstance(ending, endings.Cancelled):
         return {"status": "interrupted", "error": "interrupted by the user"}
     last = complaints.strip().rpartition("\n")[2]
     return {"status": "error", "error": _words(ending) + (f": {last}" if last else "")}
 
 
 def _words(ending: object) -> str:
-    if isinstance(ending, Lost):
+    if isinstance(ending, endings.Lost):
         return f"the script was lost ({ending.reason}); {AFTER_LOSS}"
-    if isinstance(ending, OutOfMemory):
+    if isinstance(ending, endings.OutOfMemory):
         return "the script was ended because memory ran out"
-    if isinstance(ending, Signalled):
+    if isinstance(ending, endings.Signalled):
         return f"the script was ended by signal {ending.signal}"
     return f"the script {ending}"
 

@@ -44,14 +44,9 @@ complete -o filenames -F _hermetic hermetic
 """
 # What the operands of a command and the values of an option are, by their names in the help.
 _NAMES = {
-    "ID": "processes",
-    "ID…": "processes",
-    "NAME": "names",
-    "TASK": "tasks",
-    "TASK…": "tasks",
-    "T": "tasks",
-    "ENV": "tasks",
-    "ID | TASK | -- COMMAND…": "names",
+    **dict.fromkeys(("ID", "ID…"), "processes"),
+    **dict.fromkeys(("TASK", "TASK…", "T", "ENV"), "tasks"),
+    **dict.fromkeys(("NAME", "ID | TASK | -- COMMAND…"), "names"),
 }
 _OTHER_IDS = ("approvals", "serve")  # whose ids are not those of processes
 

@@ -305,6 +305,17 @@ def _statement(sign: str, before: str) -> Pattern:
     return Pattern(sign, expression, _literal, lowered=True, contents=_PRINTED)
 
 
+def _header_of(sign: str, expression: str) -> Pattern:
+    """A credential in an HTTP header, as programs print it or as code writes it."""
+    return Pattern(sign, re.compile(expression), _header, lowered=True)
+
+
+def _cookies(sign: str, before: str) -> Pattern:
+    """Pairs of a name and a value behind something that says they are cookies."""
+    expression = re.compile(rf"{before}[\"']?([^\r\n]{{1,8192}})")
+    return Pattern(sign, expression, _cookie, lowered=True, inner=_PAIR)
+
+
 _PRINTED: tuple[Content, ...] = ("output", "environment")
 _AUTH_HEADER = rf"authorization{_SAYS}"
 _API_HEADERS = (
@@ -313,25 +324,14 @@ _API_HEADERS = (
 )
 
 PATTERNS: tuple[Pattern, ...] = (
-    # HTTP headers, as programs print them or as code writes them.
-    Pattern(
+    # HTTP headers.
+    _header_of(
         "authorization",
-        re.compile(
-            rf"{_AUTH_HEADER}(?:bearer|token|basic|bot|apikey|key)[ \t]+({_VALUE}{{8,4096}})"
-        ),
-        _header,
-        lowered=True,
+        rf"{_AUTH_HEADER}(?:bearer|token|basic|bot|apikey|key)[ \t]+({_VALUE}{{8,4096}})",
     ),
-    Pattern(
-        "authorization", re.compile(rf"{_AUTH_HEADER}({_VALUE}{{20,4096}})"), _header, lowered=True
-    ),
-    Pattern(
-        "bearer",
-        re.compile(rf"(?<![A-Za-z])bearer[ \t]+({_VALUE}{{16,4096}})"),
-        _header,
-        lowered=True,
-    ),
-    Pattern("-", re.compile(rf"{_API_HEADERS}{_SAYS}({_VALUE}{{8,4096}})"), _header, lowered=True),
+    _header_of("authorization", rf"{_AUTH_HEADER}({_VALUE}{{20,4096}})"),
+    _header_of("bearer", rf"(?<![A-Za-z])bearer[ \t]+({_VALUE}{{16,4096}})"),
+    _header_of("-", rf"{_API_HEADERS}{_SAYS}({_VALUE}{{8,4096}})"),
     # URLs and logins.
     Pattern("://", _USERINFO, _url_password),
     Pattern("curl", _LOGIN, _url_password),
@@ -349,22 +349,8 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("auth", _AUTH, _basic_login),
     Pattern(".dockerconfigjson", _DOCKER_CONFIG, _any),
     # Cookies: in headers, in options of curl, in a cookie jar.
-    Pattern(
-        "cookie",
-        re.compile(r"cookie[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?([^\r\n]{1,8192})"),
-        _cookie,
-        lowered=True,
-        inner=_PAIR,
-    ),
-    Pattern(
-        "curl",
-        re.compile(
-            r"curl(?=[ \t])[^\r\n]{0,500}?[ \t](?:-b|--cookie)[ \t=]{0,4}[\"']?([^\r\n]{1,8192})"
-        ),
-        _cookie,
-        lowered=True,
-        inner=_PAIR,
-    ),
+    _cookies("cookie", r"cookie[\"']?[ \t]{0,4}[:=][ \t]{0,4}"),
+    _cookies("curl", r"curl(?=[ \t])[^\r\n]{0,500}?[ \t](?:-b|--cookie)[ \t=]{0,4}"),
     Pattern("\t/", _JAR, _any),
     # Arguments of programs: how the name of the program begins and ends, and the option.
     _option("sshpass", "", "-p[ \\t]*"),

@@ -80,7 +80,8 @@ def test_a_function_named_builtin_cannot_end_the_report_itself() -> None:
         assert not mark.exists()
 
 
-# Each piece is set up by a text of its own; P prints what would be run or believed, if we took it.
+# Each piece is set up by a text of its own; P prints what would be run or believed, if we took it,
+# and TOUCH is a command that nothing may run.
 PIECES = (
     "trap 'P' DEBUG",
     "trap 'P' ERR",
@@ -134,6 +135,13 @@ PIECES = (
     "shopt -s nullglob",
     "readonly -f builtin",
     "LC_ALL=C",
+    "n='a[$(TOUCH)]'; declare -i n",
+    "l=('a[$(TOUCH)]'); declare -air l",
+    "declare -A k=(['$(TOUCH)']='$(TOUCH)')",
+    "declare -n o='a[$(TOUCH)]'",
+    "complete -W '$(TOUCH)' 'foo;TOUCH'",
+    "alias t='TOUCH'; t() { TOUCH; }",
+    "shopt -s extglob; w() { case $1 in !(a)) TOUCH; esac; }",
 )
 
 
@@ -162,19 +170,21 @@ def test_whatever_prints_shell_text_nothing_of_it_is_run_or_believed(seed: int) 
         pieces = chance.sample(PIECES, chance.randint(1, 5))
         run(client, "T=/true; real() { echo real; }; alias r='echo real'")
         for piece in pieces:
-            run(
-                client,
+            text = (
                 piece.replace("P", f"cat {lines}")
                 if "PS4" not in piece
-                else piece.replace("$(P)", f"$(cat {lines})"),
+                else piece.replace("$(P)", f"$(cat {lines})")
             )
+            run(client, text.replace("TOUCH", f"touch {mark}"))
             if chance.random() < 0.5:
                 told = definitions(client)
                 for part in ("variables", "functions", "aliases"):
                     assert "forged" not in told[part], pieces  # type: ignore[operator]
                 assert told["variables"]["T"] == "/true", pieces  # type: ignore[index]
         for text in itertools.islice(
-            itertools.cycle(("exit 3", "true", "(exit 2)", "kill -9 $BASHPID")), 6
+            # the last one makes the session move to a fresh bash
+            itertools.cycle(("exit 3", "true", "(exit 2)", "kill -9 $BASHPID", "echo $(")),
+            7,
         ):
             run(client, text)
         told = definitions(client)

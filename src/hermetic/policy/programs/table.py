@@ -26,7 +26,10 @@ _JUDGED = frozenset(
     names("dry rules operands reads writes sends code program prints run hook language")
 )
 # Fields of options that take a value.
-_VALUED = names("values last cwd reads writes output sends code program serves text script")
+_VALUED = names(
+    """values last cwd reads writes output sends code program serves text script body upload header
+    login method target folder"""
+)
 FILES = tuple(sorted(Path(__file__).parent.glob("*.toml")))
 
 
@@ -76,6 +79,14 @@ class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     run: str = ""  # verbs behind which a command follows
     skip: int = 0  # words between such a verb and the command
     elsewhere: bool = False  # that command runs on another machine
+    # options of clients of HTTP: what they send, by which method, and where an answer is put
+    body: str = ""
+    upload: str = ""
+    header: str = ""
+    login: str = ""
+    method: str = ""
+    target: str = ""
+    folder: str = ""
     language: str = ""  # of the code it runs, from texts.toml or `languages`:
     text: str = ""  # options whose value is such code
     evals: str = ""  # verbs behind which it stands

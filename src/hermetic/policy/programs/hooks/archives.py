@@ -6,13 +6,14 @@ import itertools
 import re
 
 from hermetic.policy.call import Call
-from hermetic.policy.dynamic_code import run_code, run_program
+from hermetic.policy.dynamic_code import run_program
 from hermetic.policy.effects import delete, read, write
 from hermetic.policy.marks import DECODED, NET
 from hermetic.policy.network import check_sent, is_remote, land, leave
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.hooks.files import sets_uid
+from hermetic.policy.programs.hooks.network import check_settings
 from hermetic.policy.programs.interpret import judge_by_row
 from hermetic.policy.programs.texts import judge_patterns
 
@@ -184,10 +185,7 @@ def judge_scp(call: Call) -> str | None:
     for program in options.values("S", "D"):
         call.run([program])
         call.report("run-unknown", f"runs a program: {program}")
-    for setting in options.values("o"):
-        if setting.lower().startswith(("proxycommand", "localcommand")):
-            run_code(call, setting.partition("=")[2], "an option of ssh")
-            call.report("run-unknown", f"runs a program here: {setting}")
+    check_settings(call)
     if call.name == "sftp":
         batch = options.value("b")
         judge_patterns(call, read(call, batch) if batch else call.stdin or "", "ftp")

@@ -16,7 +16,7 @@ from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import run_program
 from hermetic.policy.effects import read, write
 from hermetic.policy.marks import is_known, is_plain, marks_in, unknown_like
-from hermetic.policy.programs.hooks.network import judge_telnet
+from hermetic.policy.programs.hooks.network import judge_nc
 from hermetic.policy.shell.quoting import decode_backslashes
 from hermetic.policy.tables import regex
 
@@ -338,7 +338,7 @@ def judge_openssl(call: Call) -> str | None:
     pairs, kind = list(itertools.pairwise(call.args)), "".join(call.args[:1])
     if kind == "s_client":
         hosts = [value for flag, value in pairs if flag in ("-connect", "-host")]
-        return judge_telnet(call.again(["telnet", *hosts]))
+        return judge_nc(call.again(["nc", *hosts]))
     sources = [value for flag, value in pairs if flag in ("-in", "-inkey", "-key")]
     text = "".join(read(call, path) for path in sources) or call.input()
     for path in [value for flag, value in pairs if flag == "-out"]:

@@ -14,6 +14,7 @@ from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, UNSET, is_known, li
 from hermetic.policy.network import check_address, check_sent, is_local
 from hermetic.policy.options import Options
 from hermetic.policy.paths import is_env_file, is_secret, resolve
+from hermetic.policy.programs.interpret import is_dry
 from hermetic.policy.tables import names, regex
 
 # Databases that take SQL or another query language by HTTP.
@@ -31,49 +32,67 @@ _AUTH_HEADER = regex(
     r"(?i)^(authorization|x-api-key|api-key|private-token|x-auth-token|x-\w+-token|x-vault-token|cookie|x-goog-api-key"
     r"|proxy-authorization|anthropic-\S+|openai-\S+|dd-api-key|circle-token)\s*:"
 )
-_BODIES = names(
-    "d data data-binary data-urlencode data-raw data-ascii F form form-string T upload-file json"
-)
-_LOGINS = names("u user oauth2-bearer U proxy-user b cookie E cert key")
-_FILES = names("o output D dump-header c cookie-jar trace trace-ascii etag-save libcurl stderr")
 _MOST_ADDRESSES = 64  # that one argument is followed to
 
 
-def judge_curl(call: Call) -> str | None:
-    """curl fetches addresses; options name what is sent, where it goes, and what is read."""
-    options = call.options
-    if options.has("version", "V", "help") and not options.operands:
+def judge_http(call: Call) -> str | None:
+    """curl, wget, http, aria2c …: options name what is sent, where it goes, and what is read."""
+    row, options, words = call.row, call.options, list(call.options.operands)
+    if is_dry(call, row):
         return None
-    urls = [*options.operands, *options.values("url")]
+    for program in options.values(*row.program.split()):
+        run_program(call, program, "a hook")
+    method = options.value(*row.method.split()) or ""
+    if row.has("items") and words and re.fullmatch("[A-Z]{3,7}", words[0]):
+        method = words.pop(0)
+    urls, items = (words[:1], words[1:]) if row.has("items") else (words, [])
+    urls += options.values("url")
     for url in urls:
         for address in [url] if options.has("g", "globoff") else _addresses(url):
             check_address(call, address)
     _redirected(call, options)
-    content = "".join(read(call, url) for url in urls if url.startswith("file:"))
     check_engine(call, *options.values("unix-socket", "abstract-unix-socket"))
-    for socket in options.values("unix-socket"):
-        read(call, socket)
+    for path in options.values("unix-socket", *row.reads.split()):
+        read(call, path)
+    held = "".join(read(call, url) for url in urls if url.startswith("file:"))
+    _configured(call, options)
+    _sent(call, method.upper(), urls, items)
+    for path in options.values(*row.writes.split()):
+        write(call, path, content=NET)
+    return _saved(call, urls, held)
+
+
+def _configured(call: Call, options: Options) -> None:
+    """Follow a file of curl's options that this text wrote or feeds in."""
     for path in options.values("K", "config"):
         text = call.input() if path == "-" else read(call, path)
         if is_known(text) and ("url" in text or "output" in text):
             pairs = re.findall(r"(\w[\w-]*)\s*[=:\s]\s*\"?([^\"\n]+)", text)
             call.run(["curl", *(part for name, value in pairs for part in (f"--{name}", value))])
-    _curl_sent(call, options, urls)
-    directory = options.value("output-dir")
-    for name, value in options.given:
-        if name in _FILES and value and value != "-":
-            write(call, f"{directory}/{value}" if directory else value, content=NET)
-    if options.has("O", "remote-name") or any(
-        name == "remote-name-all" for name, _ in options.given
-    ):
+
+
+def _saved(call: Call, urls: list[str], held: str) -> str:
+    """Write what arrives to where options say; gives what is printed."""
+    row, options = call.row, call.options
+    targets = options.values(*row.target.split())
+    folder = options.value(*row.folder.split())
+    content = "".join(map(_fetched, urls)) or NET
+    for path in targets:
+        if path != "-":
+            write(call, f"{folder}/{path}" if folder else path, content=content)
+    if targets[-1:] not in ([], ["-"]):
+        return ""
+    if not targets and (row.has("saves") or not _NAMED.isdisjoint(options.given)):
         for url in urls:
-            write(call, f"{directory or '.'}/{_name(url)}", content=_fetched(url))
+            write(call, f"{folder or '.'}/{_name(url)}", content=_fetched(url))
+        if folder and not urls:
+            write(call, folder, tree=True)
         return ""
-    if options.value("o", "output") not in (None, "-"):
-        return ""
-    if urls and all(url.startswith("file:") for url in urls):
-        return content
-    return "".join(map(_fetched, urls)) + "\n"
+    return held or content + "\n"
+
+
+# Options by which curl saves under the name of an address.
+_NAMED = frozenset((name, None) for name in ("O", "remote-name", "remote-name-all"))
 
 
 def _name(url: str) -> str:
@@ -123,34 +142,32 @@ def check_engine(call: Call, *addresses: str) -> None:
         call.report("engine-socket", "speaks to the container engine, which owns the host")
 
 
-def _curl_sent(call: Call, options: Options, urls: list[str]) -> None:
-    method = (options.value("X", "request") or "").upper()
-    sends = False
+def _sent(call: Call, method: str, urls: list[str], items: list[str]) -> None:
+    row, options, sends = call.row, call.options, method in ("POST", "PUT", "PATCH")
     for name, value in options.given:
         if value is None:
             continue
-        if name in ("H", "header"):
-            _header(call, value)
-        elif name in _LOGINS:
+        if name in row.header.split():
+            if SECRET in value or not _AUTH_HEADER.match(value):
+                check_sent(call, value)
+        elif name in row.login.split():
             check_sent(call, value.replace(TOKEN, ""))
-        elif name in _BODIES:
-            sends = True
+        elif name in row.body.split() or name in row.upload.split():
+            sends = sends or not options.has("G", "get")
             _payload(call, name, value)
             if any(map(_DATABASE.search, urls)) and destruction(value.partition("=")[2] or value):
                 call.report("sql-destroys", "destroys data of a database by HTTP")
+    for item in items:
+        if (match := re.match(r"[\w.-]+(?:@|=@|:=@)(.+)", item)) and "/" in match[1]:
+            _payload(call, "d", "@" + match[1])
+    if row.has("items"):
+        check_sent(call, *items, call.stdin or "")
     for url in urls:
         check_sent(call, url.replace(TOKEN, "") if is_local(url) else url)
         if method == "DELETE" or re.search(r"_delete_by_query|/_(all|forcemerge)$", url):
             _http_delete(call, url)
-        elif (
-            method in ("POST", "PUT", "PATCH") or (sends and not options.has("G", "get"))
-        ) and not is_local(url):
+        elif sends and not is_local(url):
             call.report("http-change", f"sends data to {shown(url)}")
-
-
-def _header(call: Call, value: str) -> None:
-    if SECRET in value or not _AUTH_HEADER.match(value):
-        check_sent(call, value)
 
 
 def _http_delete(call: Call, url: str) -> None:
@@ -166,13 +183,11 @@ def _http_delete(call: Call, url: str) -> None:
 
 def _payload(call: Call, name: str, value: str) -> None:
     path, text = "", value
-    if name in ("T", "upload-file"):
+    if name in call.row.upload.split():
         path = value
     elif name not in ("data-raw", "form-string"):
-        match = re.search(
-            r"^[^=@]*@(.+)" if name == "data-urlencode" else r"(?:^|=)[@<]([^;]+)", value
-        )
-        path = match[1] if match else ""
+        pattern = r"^[^=@]*@(.+)" if name == "data-urlencode" else r"(?:^|=)[@<]([^;]+)"
+        path = match[1] if (match := re.search(pattern, value)) else ""
     if path == "-":
         text += call.input()
     elif path:
@@ -184,93 +199,29 @@ def _payload(call: Call, name: str, value: str) -> None:
     check_sent(call, text.replace(TOKEN, "") if any(map(is_local, call.args)) else text)
 
 
-def judge_wget(call: Call) -> str | None:
-    """wget downloads into files."""
-    options, urls = call.options, call.options.operands
-    if options.has("help", "version", "V", "h"):
-        return None
-    for program in options.values("use-askpass"):
-        call.run([program])
-        call.report("run-unknown", f"runs a program: {shown(program)}")
-    for setting in options.values("e", "execute"):
-        if re.match(r"\s*(use_askpass|output_document)\s*=", setting):
-            call.report("run-unknown", f"sets a dangerous option: {shown(setting)}")
-    for path in options.values("post-file", "body-file"):
-        _payload(call, "d", "@" + path)
-    check_sent(call, *options.values("post-data", "body-data", "user-agent", "referer"), *urls)
-    for header in options.values("header"):
-        _header(call, header)
-    for path in options.values("i", "input-file"):
-        read(call, path)
-    for url in urls:
-        check_address(call, url)
-        if (options.value("method") or "").upper() == "DELETE":
-            _http_delete(call, url)
-    for path in options.values(*call.row.writes.split()):
-        write(call, path)
-    content = "".join(map(_fetched, urls)) or NET
-    target, prefix = options.value("O", "output-document"), options.value("P", "directory-prefix")
-    if target == "-":
-        return content + "\n"
-    if target:
-        write(call, target, content=content)
-    elif prefix and not urls:
-        write(call, prefix, tree=True)
-    for url in urls if not target else ():
-        write(call, f"{prefix or '.'}/{_name(url)}", content=content)
-    return ""
-
-
-def judge_fetch(call: Call) -> str | None:
-    """http, xh, aria2c, axel, lynx, fetch …: other ways to download."""
-    options, words = call.options, call.options.operands
-    for program in options.values(*call.row.program.split()):
-        run_program(call, program, "a hook")
-    for word in words:
-        check_address(call, word)
-        match = re.match(r"[\w.-]+(?:@|=@|:=@)(.+)", word)
-        if match and call.name in ("http", "https", "xh", "xhs") and "/" in match[1]:
-            _payload(call, "d", "@" + match[1])
-    check_sent(call, *words, call.stdin or "")
-    if words[:1] == ["DELETE"] and len(words) > 1:
-        _http_delete(call, words[1])
-    elif words[:1] in (["POST"], ["PUT"], ["PATCH"]) and len(words) > 1 and not is_local(words[1]):
-        call.report("http-change", "sends data to another machine")
-    urls = [word for word in words if "/" in word or "." in word or word.startswith(":")]
-    target, content = options.value("o", "output", "out"), _fetched(urls[0]) if urls else NET
-    if target and target != "-":
-        write(call, target, content=content)
-        return ""
-    if call.name in ("aria2c", "axel", "lwp-download", "saldl"):
-        for url in urls:
-            write(call, _name(url), content=NET)
-        return ""
-    return content + "\n"
-
-
 def judge_nc(call: Call) -> str | None:
-    """nc and kin: a raw connection; -e and -c run a program on it."""
+    """nc, telnet and kin: a raw connection; -e and -c run a program on it."""
     options, words = call.options, call.options.operands
     if options.has("h", "help", "version"):
         return None
     if options.value(*call.row.script.split()):
-        call.report(
-            "reverse-shell", "runs a program for whoever is at the other end of a connection"
-        )
+        call.report("reverse-shell", _RUNS_FOR)
         return NET
     if options.has("z"):
         return LOCAL
     check_commands(call, call.stdin)
     check_engine(call, *words)
     listens, local = options.has("l", "listen"), bool(words) and is_local(words[0])
-    for word in words[:1]:
-        if options.has("U", "unixsock"):
-            read(call, word)
-        elif not listens:
-            check_address(call, word)
+    if words and options.has("U", "unixsock"):
+        read(call, words[0])
+    elif words and not listens:
+        check_address(call, words[0])
     if not listens and not local:
         check_sent(call, call.stdin or "", *words)
     return (LOCAL if local else NET) + "\n"
+
+
+_RUNS_FOR = "runs a program for whoever is at the other end of a connection"
 
 
 def judge_socat(call: Call) -> str | None:
@@ -288,10 +239,8 @@ def judge_socat(call: Call) -> str | None:
         kind, path = kind.lower(), rest.split(",")[0]
         if kind in ("exec", "system", "shell"):
             if networked:
-                who = "runs a program for whoever is at the other end of a connection"
-                call.report(
-                    "reverse-shell", who if away else "offers a program to whoever connects"
-                )
+                offers = "offers a program to whoever connects"
+                call.report("reverse-shell", _RUNS_FOR if away else offers)
             run_code(call, re.split(r",(?=\w+($|=|,))", rest)[0].strip("'\""), "socat")
         elif kind in ("unix", "unix-connect", "unix-client", "unix-sendto"):
             read(call, path)
@@ -317,18 +266,26 @@ _PROXIES = regex(
 )
 
 
-def judge_ssh(call: Call) -> str | None:
-    """ssh runs a command on another machine; some options run programs here or open ways in."""
-    options, words = call.options, call.options.operands
-    settings = [(one, *one.replace(" ", "=", 1).partition("=")) for one in options.values("o")]
-    for setting, name, _, value in settings:
+def check_settings(call: Call) -> list[tuple[str, str]]:
+    """Report settings of ssh by which a program runs here; gives all of them."""
+    settings: list[tuple[str, str]] = []
+    for setting in call.options.values("o"):
+        name, _, value = setting.replace(" ", "=", 1).partition("=")
+        settings.append((name.lower(), value))
         text = value.strip("'\"")
         if name.lower() in _PROGRAMS and (
             not _PROXIES.match(text) or call.machine.probe_text(text, call.shell)
         ):
             call.report("run-unknown", f"runs a program here: {shown(setting)}")
             run_code(call, text, "an option of ssh")
-    forwards = any(name.lower() in ("remoteforward", "tunnel") for _, name, _, _ in settings)
+    return settings
+
+
+def judge_ssh(call: Call) -> str | None:
+    """ssh runs a command on another machine; some options run programs here or open ways in."""
+    options, words = call.options, call.options.operands
+    settings = check_settings(call)
+    forwards = any(name in ("remoteforward", "tunnel") for name, _ in settings)
     if options.value("R") or options.value("w") or forwards:
         call.report("open-tunnel", "lets another machine reach into this one")
     check_engine(call, *options.values("L"))
@@ -336,7 +293,7 @@ def judge_ssh(call: Call) -> str | None:
         call.report("run-unknown", "takes its settings from a file anyone can write")
     if not words:
         return None
-    named = [value for _, name, _, value in settings if name.lower() in ("hostname", "proxyjump")]
+    named = [value for name, value in settings if name in ("hostname", "proxyjump")]
     for host in [words[0], *",".join(named).split(",")]:
         check_address(call, host) if host else None
     check_sent(call, call.stdin or "")
@@ -346,14 +303,3 @@ def judge_ssh(call: Call) -> str | None:
     if call.stdin is not None and is_known(call.stdin):
         call.machine.run_text(call.stdin, call.shell.elsewhere(), "")
     return NET
-
-
-def judge_telnet(call: Call) -> str | None:
-    """telnet and openssl s_client are raw connections."""
-    host = next((arg for arg in call.args if not arg.startswith("-")), "")
-    if host:
-        check_address(call, host)
-    if not is_local(host):
-        check_sent(call, call.stdin or "")
-    check_commands(call, call.stdin)
-    return LOCAL if is_local(host) else NET

@@ -62,7 +62,7 @@ def judge_aspects(call: Call, row: Row) -> None:
 
 def _outputs(call: Call, row: Row) -> None:
     """Report what the program would overwrite outside the workspace."""
-    if row.needs and not any(arg.startswith(row.needs) for arg in call.args):
+    if row.needs and not any(arg.startswith(tuple(row.needs.split())) for arg in call.args):
         return
     options = tuple(
         one if one[0] == "-" else f"-{one}" if len(one) == 1 else f"--{one}"

@@ -68,7 +68,7 @@ class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     writes: str = ""
     output: str = ""  # options that name a file it writes; reported outside the workspace alone
     outputs: str = ""  # operands that are such files: `last` of several, or `all`
-    needs: str = ""  # an argument without which it writes no output
+    needs: str = ""  # beginnings of arguments without which it writes no output
     # options by which it acts on directories with all below them; `-`: it always does
     tree: str = ""
     sends: str = ""  # options that name a file which goes to another machine

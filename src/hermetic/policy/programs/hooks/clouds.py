@@ -37,11 +37,9 @@ def judge_cloud(call: Call) -> str | None:
         return None
     _remote_commands(call)
     words = call.options.operands
-    if words[:2] in (["gist", "create"], ["snippet", "create"]):
-        judge_paste(call)
     printed = judge_by_row(call)
     if _UPLOADS.search(" ".join(words[:4])):
-        for word in words[1:]:
+        for word in call.args:
             if "/" in word or word.startswith("."):
                 _leaves(call, word)
         check_sent(call, *(text for text in (*words, call.stdin or "") if SECRET in text))
@@ -94,15 +92,6 @@ def judge_aws(call: Call) -> str | None:
     if target not in ("", "-") and not target.startswith("s3://"):
         write(call, target, content=NET)
     return (NET if target == "-" else LOCAL) + "\n"
-
-
-def judge_paste(call: Call) -> str | None:
-    """Paste services take what they are given to the public."""
-    for arg in call.args:
-        if not arg.startswith("-"):
-            _leaves(call, arg)
-    check_sent(call, call.stdin or "")
-    return None
 
 
 def judge_kubectl(call: Call) -> str | None:

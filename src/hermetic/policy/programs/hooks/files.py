@@ -12,7 +12,7 @@ from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_secret, resolve
 from hermetic.policy.programs.interpret import is_dry
 from hermetic.policy.protected import protect, protect_ours
-from hermetic.policy.tables import regex
+from hermetic.policy.tables import names, regex
 
 _HERE = regex(rf"[^/{STAR}]{STAR}|{STAR}[^/{STAR}]")  # a star beside other letters
 # Programs that everywhere run with root's rights: a file that takes their mode takes that too.
@@ -53,27 +53,30 @@ def judge_mv(call: Call) -> str | None:
     return ""
 
 
+# What it means that a kind of place is moved away.
+_TAKEN: dict[str, tuple[str, str]] = {
+    "git": ("delete-git-directory", "takes the repository's history away"),
+    "root": ("delete-system", "takes away a part of the system or home"),
+    "elsewhere": ("delete-outside", "takes files outside the workspace away"),
+    "workspace root": ("wipe-workspace", "takes the whole workspace away"),
+    **dict.fromkeys(("log", "history"), ("write-log", "takes logs or history away")),
+    **dict.fromkeys(
+        names("system device disk kernel home"),
+        ("delete-outside", "takes away a part of the system or home"),
+    ),
+}
+
+
 def _move_away(call: Call, path: str) -> None:
     full, place = call.place(path)
-    name = shown(path)
     call.machine.note("delete", full)
-    protect_ours(call, full, name)
-    is_wide = (
-        place == "user" and has_glob(path) and not path.strip(STAR).rstrip("/").startswith("./")
-    )
-    if place == "git":
-        call.report("delete-git-directory", f"takes the repository's history away: {name}", full)
-    elif place in ("system", "root", "device", "disk", "kernel", "home"):
-        rule = "delete-system" if place == "root" else "delete-outside"
-        call.report(rule, f"takes away a part of the system or home: {name}", full)
-    elif place == "elsewhere" or (is_wide and not _HERE.search(path)):
-        call.report("delete-outside", f"takes files outside the workspace away: {name}", full)
-    elif place in ("startup", "unknown"):
+    protect_ours(call, full, shown(path))
+    lone = not _HERE.search(path) and not path.startswith("./")
+    is_wide = place == "user" and has_glob(path) and lone
+    if place in ("startup", "unknown"):
         write(call, path)
-    elif place in ("log", "history"):
-        call.report("write-log", f"takes logs or history away: {name}", full)
-    elif place == "workspace root":
-        call.report("wipe-workspace", f"takes the whole workspace away: {name}", full)
+    elif taken := _TAKEN.get("elsewhere" if is_wide else place):
+        call.report(taken[0], f"{taken[1]}: {shown(path)}", full)
     if is_secret(full, call.shell):
         read(call, path)
 
@@ -83,29 +86,25 @@ def _land(call: Call, sources: list[str], target: str | None) -> None:
     if target is None:
         return
     shell, full, place = call.shell, *call.place(target)
+    into = place in ("home", "workspace root", "user", "cache", "sibling") or target.endswith("/")
     for path in sources or [""]:
         name = path.rstrip("/").rsplit("/", 1)[-1]
         if call.place(path)[1] == "system" and "/bin/" in path:
             shell.copies[full] = shell.copies[f"{full}/{name}"] = name
         held = shell.files.get(resolve(path, shell)) if path else None
-        if place in ("home", "workspace root", "user", "cache", "sibling") or target.endswith("/"):
-            inside = f"{target.rstrip('/')}/{name}"
-            write(
-                call,
-                inside if place == "home" or target.endswith("/") else target,
-                content=held or "",
-            )
-            if place != "workspace root":
-                continue
-        if held is not None or not path:
-            write(call, target, content=held or "")
+        if into:
+            inside = place == "home" or target.endswith("/")
+            landed = f"{target.rstrip('/')}/{name}" if inside else target
+            write(call, landed, content=held or "")
+        if into and place != "workspace root":
             continue
         before = dict(shell.files)
-        write(call, target)
-        shell.files.clear()
-        shell.files.update(before)
-        if shell.is_fetched(resolve(path, shell)):
-            shell.fetched.add(full)
+        write(call, target, content=held or "")
+        if held is None and path:  # what the target held is not known to be gone
+            shell.files.clear()
+            shell.files.update(before)
+            if shell.is_fetched(resolve(path, shell)):
+                shell.fetched.add(full)
 
 
 def judge_cp(call: Call) -> str | None:
@@ -165,6 +164,10 @@ def judge_tee(call: Call) -> str | None:
     return call.input()
 
 
+# Places where a new name alone does something.
+_MADE = names("system elsewhere startup device kernel disk history log")
+
+
 def judge_touch(call: Call) -> str | None:
     """touch, mkdir, mkfifo, mknod make names."""
     if is_dry(call, call.row):
@@ -174,17 +177,7 @@ def judge_touch(call: Call) -> str | None:
     for path in words[:1] if call.name == "mknod" else words:
         full, place = call.place(path)
         call.machine.note("write", full)
-        is_guarded = place in (
-            "system",
-            "elsewhere",
-            "startup",
-            "device",
-            "kernel",
-            "disk",
-            "history",
-            "log",
-        )
-        if is_guarded and not (call.name == "mkdir" and place == "startup"):
+        if place in _MADE and not (call.name == "mkdir" and place == "startup"):
             write(call, path)
             call.shell.files.pop(full, None)
         if call.name == "mkfifo" or kind == "p":
@@ -257,20 +250,13 @@ def _without_modes(call: Call) -> list[str]:
     return [modes[0].replace("-", "a-"), *rest] if modes else rest
 
 
+_SHARED = names("root system elsewhere kernel device disk home log unknown")
+
+
 def _permission(call: Call, path: str, mode: str, recursive: bool) -> None:
     full, place = call.place(path)
     rule, reason = "open-permissions", ""
-    if place in (
-        "root",
-        "system",
-        "elsewhere",
-        "kernel",
-        "device",
-        "disk",
-        "home",
-        "log",
-        "unknown",
-    ):
+    if place in _SHARED:
         if place != "unknown" or recursive or path[:1] not in UNKNOWN:
             reason = "changes the rights on a shared or system path"
     elif is_secret(full, call.shell):

@@ -8,7 +8,6 @@ import base64
 import binascii
 import itertools
 import re
-import urllib.parse
 
 from hermetic.policy import marks
 from hermetic.policy.budget import MAX_TEXT, joined
@@ -17,6 +16,7 @@ from hermetic.policy.dynamic_code import run_program
 from hermetic.policy.effects import read, write
 from hermetic.policy.marks import is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.programs.hooks.network import judge_nc
+from hermetic.policy.programs.interpret import judge_by_row
 from hermetic.policy.shell.quoting import decode_backslashes
 from hermetic.policy.tables import regex
 
@@ -152,13 +152,9 @@ def judge_cat(call: Call) -> str | None:
 def judge_fold(call: Call) -> str | None:
     """fold breaks lines."""
     text, width = inputs(call, call.options.operands), call.options.value("w", "width") or "80"
-    if not is_plain(text) or not width.isdigit() or not int(width) or call.options.has("s", "b"):
-        return unknown_like(text).replace(marks.UNSET, marks.LOCAL) + "\n"
-    size = int(width)
-    return "\n".join(
-        "\n".join(line[at : at + size] for at in range(0, len(line), size))
-        for line in text.split("\n")
-    )
+    if not is_plain(text) or not width.isdigit() or not int(width):
+        return unknown_like(text)
+    return re.sub(rf"(.{{{width}}})(?=.)", r"\1\n", text)
 
 
 def judge_head(call: Call) -> str | None:
@@ -339,15 +335,13 @@ def judge_openssl(call: Call) -> str | None:
     if kind == "s_client":
         hosts = [value for flag, value in pairs if flag in ("-connect", "-host")]
         return judge_nc(call.again(["nc", *hosts]))
-    sources = [value for flag, value in pairs if flag in ("-in", "-inkey", "-key")]
-    text = "".join(read(call, path) for path in sources) or call.input()
-    for path in [value for flag, value in pairs if flag == "-out"]:
-        write(call, path, content=text)
     decodes = any(map(_DECODES.fullmatch, call.args))
-    ciphers = any(arg.startswith(("-aes", "-des", "-k", "-pass", "-bf")) for arg in call.args)
-    if kind in ("base64", "enc") and is_plain(text) and not ciphers:
-        return _decode(text, "64") if decodes else _encode(text, "64") + "\n"
-    return _decoded(text, decodes)
+    plain = not any(
+        arg.startswith(("-aes", "-des", "-k", "-pass", "-bf", "-in")) for arg in call.args
+    )
+    if kind in ("base64", "enc") and plain:
+        return judge_base(call.named("base64", ["-d"] if decodes else []))
+    return _decoded(judge_by_row(call) or call.input(), decodes)
 
 
 def judge_seq(call: Call) -> str | None:
@@ -386,9 +380,3 @@ def judge_sort(call: Call) -> str | None:
         glue = "\t" if options.value("d") is None else (options.value("d") or "")[:1]
         return glue.join(text.rstrip("\n").split("\n")) + "\n"
     return text
-
-
-def judge_urldecode(call: Call) -> str | None:
-    """urldecode replaces escapes."""
-    text = inputs(call, call.options.operands)
-    return urllib.parse.unquote(text) if is_plain(text) else unknown_like(text)

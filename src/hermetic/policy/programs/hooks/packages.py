@@ -97,14 +97,6 @@ def _start(call: Call) -> str | None:
     return call.run([target, *rest] if target else rest)
 
 
-def judge_carrier(call: Call) -> str | None:
-    """corepack runs a package manager, cross-env a program with variables set."""
-    if call.name == "corepack":
-        named = re.match(r"(npm|npx|yarn|pnpm|pnpx|yarnpkg)(?:@\S*)?$", "".join(call.args[:1]))
-        return call.run([named[1], *call.args[1:]]) if named else None
-    return call.run(["env", *(arg for arg in call.args if arg != "--")])
-
-
 def judge_apt(call: Call) -> str | None:
     """apt and kin: settings that are shell code."""
     for setting in () if is_dry(call, call.row) else call.options.values("o", "option"):

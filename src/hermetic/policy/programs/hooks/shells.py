@@ -291,19 +291,6 @@ def judge_sudo(call: Call) -> str | None:
     )
 
 
-def judge_sudoedit(call: Call) -> str | None:
-    """sudoedit is sudo -e."""
-    return judge_sudo(call.again(["sudo", "-e", *call.args]))
-
-
-def judge_script(call: Call) -> str | None:
-    """script records a command into a file."""
-    words, code = call.options.operands, call.options.value("c", "command")
-    for path in words[:1]:
-        write(call, path)
-    return run_code(call, code, "script") if code else call.run(words[1:]) if words[1:] else None
-
-
 def judge_su(call: Call) -> str | None:
     """su and runuser run a shell, or `-c TEXT`, or a command."""
     options = call.options
@@ -318,13 +305,3 @@ def judge_su(call: Call) -> str | None:
     if not options.has("help", "version", "h", "V"):
         call.report("root-shell", "opens a shell of another user")
     return None
-
-
-def judge_chroot(call: Call) -> str | None:
-    """chroot steps into another root."""
-    words = call.options.operands
-    if call.options.has("help", "version", "V", "h"):
-        return None
-    call = call.moved("".join(words[:1]))
-    call.report("enter-host", "steps out into another root or the host's own view of the machine")
-    return call.run(words[1:]) if words[1:] else None

@@ -244,21 +244,6 @@ def _matching(call: Call, text: str, patterns: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines if (patterns[0] in line) != ("v" in given))
 
 
-def judge_jq(call: Call) -> str | None:
-    """jq and yq read files; yq -i writes them."""
-    in_place = call.options.has("i", "inplace", "in-place") and call.name in ("yq", "dasel")
-    program, *paths = call.options.operands or [""]
-    text = ""
-    for path in paths:
-        if in_place:
-            write(call, path)
-        else:
-            text += read(call, path)
-    if re.search(r"\benv\b|\$ENV", program):
-        return SECRET
-    return (DECODED if "@base64d" in program else LOCAL) + marks_in(text or call.input()) + "\n"
-
-
 _SAVES = regex(
     r"(w|wq|wqa|wa|x|xa|xit|up|update|ZZ|exit|wn|wqall|wall)!?|(?!%?s/).*\b(wq|x|w|update)!?['\"]?"
 )

@@ -4,19 +4,20 @@ and bring here.
 
 from __future__ import annotations
 
+import itertools
 import re
 from fnmatch import fnmatch
 
 from hermetic.policy.call import Call
-from hermetic.policy.dynamic_code import execute, is_wholly_unseen, run_code
+from hermetic.policy.dynamic_code import execute, is_wholly_unseen
 from hermetic.policy.effects import write
-from hermetic.policy.marks import LOCAL, NET, UNSET, is_known, is_plain, shown, unknown_like
+from hermetic.policy.marks import LOCAL, NET, UNSET, is_known, shown, unknown_like
 from hermetic.policy.network import land
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
 from hermetic.policy.tables import names, regex
 
-from .generic import is_worth_trying
+from .generic import report_hidden
 from .interpret import report_first
 from .table import TABLE, Row
 from .texts import judge_text
@@ -24,7 +25,8 @@ from .texts import judge_text
 _GUARDED = names("root system disk startup kernel device hook log history elsewhere home")
 _LOOKS = frozenset(
     names(
-        "-I --info -l --list -c --contents show search --version --help diff lint validate config version cp logs"
+        """-I --info -l --list -c --contents show search --version --help diff lint validate config
+        version cp logs"""
     )
 )
 
@@ -51,12 +53,7 @@ def judge_aspects(call: Call, row: Row) -> None:
         _recipes(call)
     if row.has("compiles"):
         _sources(call)
-    takes = row.picks or row.has("loads")
-    if (
-        takes
-        and (call.shell.files or call.shell.fetched)
-        and not _LOOKS.intersection(call.args[:2])
-    ):
+    if (row.picks or row.has("loads")) and not _LOOKS.intersection(call.args[:2]):
         _downloads(call, row)
 
 
@@ -125,40 +122,13 @@ def _carries(call: Call) -> None:
     args = call.args
     if call.row.has("own-arguments") and args[:1] in (["run"], ["test"], ["bench"]):
         return  # they go to the workspace's own program
-    for at, arg in enumerate(args):
+    for arg, following in itertools.pairwise([*args, ""]):
         name, equals, value = arg.partition("=")
-        following = value if equals else args[at + 1] if at + 1 < len(args) else ""
-        if arg.startswith("-") and _PROGRAMS.match(name) and _UNSEEN.match(following):
-            call.report(
-                "option-runs-program",
-                f"makes {call.name} run or load {shown(following.split()[0])}",
-            )
-        if not is_plain(arg):
-            continue
-        if (
-            is_worth_trying(arg)
-            and at + 1 < len(args)
-            and call.machine.probe_argv(args[at:], call.shell)
-        ):
-            call.report(
-                "hidden-in-arguments", f"runs a dangerous command behind {shown(call.name)}"
-            )
-            call.run(args[at:])
-            return
-        text = value if equals else arg
-        if re.match(r"-DCMAKE_\w*(COMPILER|LAUNCHER|COMMAND|PROGRAM)", name):
-            text = text.replace(";", " ")
-        text = re.sub(r"^%\((.*)\)$", r"\1", text)
-        if (
-            " " in text.strip()
-            and is_worth_trying(text.split()[0])
-            and call.machine.probe_text(text, call.shell)
-        ):
-            call.report(
-                "hidden-in-arguments", f"runs a dangerous command behind {shown(call.name)}"
-            )
-            run_code(call, text, call.name)
-            return
+        program = value if equals else following
+        if arg.startswith("-") and _PROGRAMS.match(name) and _UNSEEN.match(program):
+            reason = f"makes {call.name} run or load {shown(program.split()[0])}"
+            call.report("option-runs-program", reason)
+    report_hidden(call, texts=True)
 
 
 _RECIPES = [one.rpartition(":")[::2] for one in TABLE.words("recipes")]
@@ -184,14 +154,12 @@ def _sources(call: Call) -> None:
 def _downloads(call: Call, row: Row) -> None:
     """Report a file that was just downloaded and that this tool runs, installs or loads."""
     shell = call.shell
-    values = (
-        [value for arg in call.args for value in (arg, arg.partition("=")[2])]
-        if row.has("loads")
-        else []
-    )
+    pairs = [arg.partition("=") for arg in call.args] if row.has("loads") else []
+    values = [value for name, _, value in pairs] + ["".join(parts) for parts in pairs]
     picked = [resolve(value, shell) for value in values if value and not value.startswith("-")]
+    picks = row.picks.split()
     for path in (*shell.files, *shell.fetched):
-        if any(fnmatch(path.rsplit("/", 1)[-1], name) for name in row.picks.split()):
+        if any(fnmatch(path.rsplit("/", 1)[-1], name) for name in picks):
             picked.append(path)
     for path in picked:
         if NET in shell.files.get(path, "") or path in shell.fetched:

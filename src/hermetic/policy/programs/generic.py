@@ -53,7 +53,7 @@ def judge_anything(call: Call) -> str | None:
     if not call.row.has("data"):
         if {"--help", "--version"}.intersection(call.args):
             return None
-        _hidden_command(call)
+        report_hidden(call, texts=False)
         _code_options(call)
         _verbs(call)
         _outputs(call)
@@ -94,19 +94,33 @@ def _paths_in(arg: str) -> list[str]:
     return [path.lstrip("@<") for path in found if "/" in path or path.startswith(".")][:6]
 
 
-def _hidden_command(call: Call) -> None:
-    """Another command among the arguments, as behind an unknown wrapper."""
-    args = call.args
+def report_hidden(call: Call, *, texts: bool) -> None:
+    """Report another command among the arguments, as behind an unknown wrapper; with `texts` also
+    one that is a text.
+    """
+    args, reason = call.args, f"runs a dangerous command behind {shown(call.name)}"
     start = args.index("--") + 1 if "--" in args else -1
-    for at, word in enumerate(args):
-        if word.startswith("-") or "=" in word or not is_plain(word) or not is_worth_trying(word):
+    for at, arg in enumerate(args):
+        if not is_plain(arg):
             continue
-        if (at == start or len(args) > at + 1) and call.machine.probe_argv(args[at:], call.shell):
-            call.report(
-                "hidden-in-arguments", f"runs a dangerous command behind {shown(call.name)}"
-            )
+        is_run = is_worth_trying(arg) and (at == start or len(args) > at + 1)
+        if is_run and call.machine.probe_argv(args[at:], call.shell):
+            call.report("hidden-in-arguments", reason)
             call.run(args[at:])
             return
+        text = _text_in(arg).strip() if texts else ""
+        is_code = " " in text and is_worth_trying(text.split()[0])
+        if is_code and call.machine.probe_text(text, call.shell):
+            call.report("hidden-in-arguments", reason)
+            run_code(call, text, call.name)
+            return
+
+
+def _text_in(arg: str) -> str:
+    """The text that an argument holds behind `=`, or in a macro of rpm; CMake has `;` for blanks."""
+    name, equals, value = arg.partition("=")
+    text = value.replace(";", " ") if name.startswith("-DCMAKE_") else value if equals else arg
+    return re.sub(r"^%\((.*)\)$", r"\1", text)
 
 
 def _code_options(call: Call) -> None:

@@ -12,16 +12,13 @@ from .generic import judge_anything
 from .hooks import (
     archives,
     builtins,
-    clouds,
-    containers,
-    databases,
     files,
     filters,
     git,
     interpreters,
     network,
     packages,
-    processes,
+    platforms,
     searching,
     servers,
     shells,
@@ -33,19 +30,8 @@ from .table import TABLE
 
 FALLBACK = judge_anything
 _MODULES = (
-    *(
-        archives,
-        builtins,
-        clouds,
-        containers,
-        databases,
-        files,
-        filters,
-        git,
-        interpreters,
-        network,
-    ),
-    *(packages, processes, searching, servers, shells, small, text_tools),
+    *(archives, builtins, files, filters, git, interpreters, network, packages, platforms),
+    *(searching, servers, shells, small, text_tools),
 )
 # The functions `judge_NAME` of hooks, by the names under which rows have them.
 HOOKS: dict[str, Judge] = {

@@ -5,20 +5,10 @@ from __future__ import annotations
 import itertools
 import shlex
 
+from hermetic.policy import marks
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import run_code
-from hermetic.policy.marks import (
-    INPUT,
-    NUMBER,
-    SECRET,
-    STAR,
-    UNSET,
-    activate_globs,
-    is_known,
-    is_plain,
-    marks_in,
-    unknown_like,
-)
+from hermetic.policy.marks import activate_globs, is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.paths import resolve
 from hermetic.policy.shell.assignments import makes_local
 from hermetic.policy.shell.expansion import split_ifs
@@ -61,7 +51,7 @@ def judge_cd(call: Call) -> str | None:
 
 def judge_popd(call: Call) -> str | None:
     """popd goes back."""
-    call.shell.cwd = call.shell.stack.pop() if call.shell.stack else UNSET
+    call.shell.cwd = call.shell.stack.pop() if call.shell.stack else marks.UNSET
     return ""
 
 
@@ -75,7 +65,7 @@ def judge_declare(call: Call) -> str | None:
         call.shell.exported |= {arg.partition("=")[0].rstrip("+") for arg in names}
     if not names:
         call.report("show-environment", "shows the environment, which may hold credentials")
-        return SECRET
+        return marks.SECRET
     for arg in names:
         name, equals, value = arg.partition("=")
         if makes_local(call.argv) and call.shell.hide(name.rstrip("+").partition("[")[0]):
@@ -136,7 +126,7 @@ def judge_set(call: Call) -> str | None:
     """set alone shows all variables; `set -- a b` sets the positional parameters."""
     if not call.args:
         call.report("show-environment", "shows all variables, which may hold credentials")
-        return SECRET
+        return marks.SECRET
     if call.args == ["+o", "history"]:
         call.report("clear-history", "stops the shell from recording its history")
     rest = list(call.args)
@@ -168,7 +158,7 @@ def judge_shift(call: Call) -> str | None:
 def judge_read(call: Call) -> str | None:
     """read and mapfile take a line or all lines of standard input into variables."""
     options = call.options
-    text = INPUT if call.stdin is None else call.stdin
+    text = marks.INPUT if call.stdin is None else call.stdin
     if options.has("n", "N", "d", "u", "t", "i", "s", "O", "c") and is_known(text):
         text = unknown_like(text)  # only a part of the input is taken
     names = options.operands
@@ -178,7 +168,7 @@ def judge_read(call: Call) -> str | None:
         call.shell.set(name, lines)
         for code, line in itertools.product(options.values("C"), lines[:MAX_CALLBACKS]):
             after = call.shell.fork()
-            run_code(call, f"{code} {NUMBER} {shlex.quote(line)}", "a callback", after)
+            run_code(call, f"{code} {marks.NUMBER} {shlex.quote(line)}", "a callback", after)
             join(call.shell, [call.shell.fork(), after])
         return ""
     line = text.split("\n", 1)[0] if text.split("\n", 1)[0] else marks_in(text)
@@ -257,8 +247,8 @@ def _completions(call: Call) -> str:
     if options.value("W"):
         return "\n".join((options.value("W") or "").split()) + "\n"
     if options.has("f", "d") or options.value("A") in ("file", "directory"):
-        return "".join(options.operands[:1]) + STAR + "\n"
-    return UNSET + "\n"
+        return "".join(options.operands[:1]) + marks.STAR + "\n"
+    return marks.UNSET + "\n"
 
 
 def judge_printenv(call: Call) -> str | None:
@@ -266,5 +256,5 @@ def judge_printenv(call: Call) -> str | None:
     names = [arg for arg in call.args if not arg.startswith("-")]
     if not names:
         call.report("show-environment", "shows the environment, which may hold credentials")
-        return SECRET
+        return marks.SECRET
     return "".join(call.shell.scalar(name) + "\n" for name in names)

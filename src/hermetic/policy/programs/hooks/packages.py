@@ -12,7 +12,7 @@ from hermetic.policy.marks import LOCAL
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.interpret import is_dry, judge_by_row
-from hermetic.policy.tables import regex
+from hermetic.policy.tables import names, regex
 
 # Programs under the names of the packages that hold them.
 _PACKAGES = {"firebase-tools": "firebase", "aws-cdk": "cdk", "sirv-cli": "sirv", "shx": ""}
@@ -48,6 +48,9 @@ def judge_npm(call: Call) -> str | None:
     return _start(call) if starts or call.name in ("npx", "bunx", "pnpx") else judge_by_row(call)
 
 
+_RUN_SCRIPTS = names("run run-script test start stop install i ci restart t it")
+
+
 def _scripts(call: Call, verb: str, words: list[str]) -> list[str]:
     """Scripts set on the command line, or in a package.json that this text wrote."""
     if words[:2] == ["pkg", "set"]:
@@ -57,19 +60,7 @@ def _scripts(call: Call, verb: str, words: list[str]) -> list[str]:
     if verb == "set-script":
         return words[2:3]
     held = call.shell.files.get(resolve("package.json", call.shell), "")
-    if verb not in (
-        "run",
-        "run-script",
-        "test",
-        "start",
-        "stop",
-        "install",
-        "i",
-        "ci",
-        "restart",
-        "t",
-        "it",
-    ):
+    if verb not in _RUN_SCRIPTS:
         return []
     found = re.findall(r'"[\w:.-]+"\s*:\s*"((?:[^"\\]|\\.)*)"', held.partition('"scripts"')[2])
     return [code.replace('\\"', '"') for code in found]

@@ -5,22 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 
+from hermetic.policy import marks
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import run_code
 from hermetic.policy.effects import delete, read, write
-from hermetic.policy.marks import (
-    ENDLESS,
-    INPUT,
-    LOCAL,
-    NUMBER,
-    PIDS,
-    STAR,
-    UNSET,
-    is_known,
-    is_plain,
-    marks_in,
-    unknown_like,
-)
+from hermetic.policy.marks import is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.shell.expansion import split_ifs
 
 
@@ -28,8 +17,10 @@ def judge_xargs(call: Call) -> str | None:
     """xargs appends its input to a command, or puts it where -I says."""
     options = call.options
     source = options.value("a", "arg-file")
-    text = read(call, source) if source else call.input() if call.stdin is not None else INPUT
-    if options.value("P", "max-procs") == "0" and (ENDLESS in text or NUMBER + NUMBER in text):
+    text = read(call, source) if source else call.input() if call.stdin is not None else marks.INPUT
+    if options.value("P", "max-procs") == "0" and (
+        marks.ENDLESS in text or marks.NUMBER + marks.NUMBER in text
+    ):
         call.report("fork-bomb", "starts processes again and again without end")
     command = options.operands or ["echo"]
     replace = options.value("I", "J", "replace") or (
@@ -93,7 +84,7 @@ def judge_parallel(call: Call) -> str | None:
         source = options.value("a", "arg-file")
         lines = (read(call, source) if source else call.input()).split("\n")
         sources = [line for line in lines if line]
-    for item in _bounded(sources, 50) or [LOCAL]:
+    for item in _bounded(sources, 50) or [marks.LOCAL]:
         line = (
             re.sub(r"\{[./#]*\}", item.replace("\\", "\\\\"), text)
             if "{" in text
@@ -137,7 +128,7 @@ def judge_find(call: Call) -> str | None:
         elif word in ("-fprint", "-fprint0", "-fls", "-fprintf") and at < len(tests):
             write(call, tests[at])
     if "-printf" in tests or "-exec" in tests:
-        return (PIDS if "/proc" in roots else LOCAL) + "\n"
+        return (marks.PIDS if "/proc" in roots else marks.LOCAL) + "\n"
     separator = "\0" if "-print0" in tests else "\n"
     return "".join(path + separator for path in found)
 
@@ -156,7 +147,7 @@ def _find_parts(call: Call) -> tuple[list[str], list[str]]:
 def _found(roots: list[str], patterns: list[str], tests: list[str]) -> list[str]:
     """The paths find comes across: the pattern below each root, or the root and anything in it."""
     if patterns and is_plain(patterns[0]) and patterns[0] not in ("*", ".*"):
-        pattern = patterns[0].replace("*", STAR).replace("?", STAR).rsplit("/", 1)[-1]
+        pattern = patterns[0].replace("*", marks.STAR).replace("?", marks.STAR).rsplit("/", 1)[-1]
         return [f"{root.rstrip('/')}/{pattern}" for root in roots]
     top = (
         []
@@ -171,7 +162,7 @@ def _found(roots: list[str], patterns: list[str], tests: list[str]) -> list[str]
         for flag in tests
     ):
         top = []
-    return [*top, *(f"{root.rstrip('/')}/{STAR}" for root in roots)]
+    return [*top, *(f"{root.rstrip('/')}/{marks.STAR}" for root in roots)]
 
 
 def _find_delete(call: Call, roots: list[str], patterns: list[str], found: list[str]) -> None:
@@ -185,8 +176,8 @@ def delete_found(call: Call, path: str, filtered: bool) -> None:
     full, place = call.place(path)
     root, _, name = full.rpartition("/")
     if filtered:  # at any depth
-        call.machine.note("delete", f"{root}/{UNSET}/{name}", scope="tree")
-    if place == "workspace root" and filtered and not path.rstrip("/").endswith(STAR):
+        call.machine.note("delete", f"{root}/{marks.UNSET}/{name}", scope="tree")
+    if place == "workspace root" and filtered and not path.rstrip("/").endswith(marks.STAR):
         call.report("delete-in-workspace", "deletes matching files in the workspace", full)
         return
     if place == "workspace root" and any(

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import re
 
+from hermetic.policy import marks
 from hermetic.policy.budget import MAX_TEXT, joined
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import execute, is_wholly_unseen, run_code, run_program
 from hermetic.policy.effects import read, write
-from hermetic.policy.marks import (
-    DECODED,
-    LOCAL,
-    NET,
-    SECRET,
-    UNSET,
-    is_known,
-    is_plain,
-    marks_in,
-    unknown_like,
-)
+from hermetic.policy.marks import is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.texts import judge_patterns
 from hermetic.policy.tables import regex
@@ -36,7 +27,7 @@ def _programs(call: Call) -> tuple[list[str], list[str]]:
     for content in [read(call, path) for path in files]:
         if is_known(content):
             scripts.append(content)
-        elif NET in content or DECODED in content:
+        elif marks.NET in content or marks.DECODED in content:
             call.report("run-decoded", f"runs a script of {call.name} that cannot be seen")
     first = not scripts and not files
     return (scripts or options.operands[:1] if first else scripts), options.operands[first:]
@@ -60,7 +51,9 @@ def judge_sed(call: Call) -> str | None:
             if "e" in flags:
                 lone = "&" in replacement and "&&" not in replacement
                 call.shell_text(
-                    replacement.replace("&", UNSET) if lone else replacement.replace("\\n", "\n")
+                    replacement.replace("&", marks.UNSET)
+                    if lone
+                    else replacement.replace("\\n", "\n")
                 )
             if target:
                 write(call, target.strip())
@@ -85,7 +78,7 @@ def _sed_output(scripts: list[str], text: str, quiet: bool) -> str:
     if marks_in(text):
         return text if not re.search(r"[sy][/|#,]", script) else unknown_like(text)
     changes = bool(text.strip()) or re.search(r"(^|;)\s*[sy]\W", script)
-    return (DECODED if changes else LOCAL) + "\n"
+    return (marks.DECODED if changes else marks.LOCAL) + "\n"
 
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
@@ -118,14 +111,16 @@ def judge_awk(call: Call) -> str | None:
     if re.fullmatch(r"1|\s*\{?\s*print(\s+\$0)?\s*;?\s*\}?\s*", first):
         return text
     printed = _awk_print(first)
-    return unknown_like(text).replace(UNSET, LOCAL) + "\n" if printed is None else printed
+    return (
+        unknown_like(text).replace(marks.UNSET, marks.LOCAL) + "\n" if printed is None else printed
+    )
 
 
 def _awk_print(program: str) -> str | None:
     fields = re.fullmatch(r'[^{]*\{\s*print\s+((?:"[^"\\]*"|\$\w+|\s)+?)\s*;?\s*\}\s*', program)
     if fields and '"' in fields[1]:
         parts = re.finditer(r'"([^"]*)"|\$\w+', fields[1])
-        return "".join(LOCAL if part[1] is None else part[1] for part in parts) + "\n"
+        return "".join(marks.LOCAL if part[1] is None else part[1] for part in parts) + "\n"
     match = _BEGIN.fullmatch(program)
     return match and match[2][1:-1].replace("\\n", "\n").replace('\\"', '"') + (
         "" if match[1] else "\n"
@@ -161,8 +156,12 @@ def _awk_program(call: Call, program: str, given: dict[str, str]) -> None:
         else:
             call.report("run-decoded", "runs what awk prints as commands")
     for match in _WRITTEN.finditer(program):
-        path = match[1][1:-1] if match[1].startswith('"') else variables.get(match[1], UNSET)
-        if path and not path.startswith("/dev/std") and (path != UNSET or "if" not in match[0]):
+        path = match[1][1:-1] if match[1].startswith('"') else variables.get(match[1], marks.UNSET)
+        if (
+            path
+            and not path.startswith("/dev/std")
+            and (path != marks.UNSET or "if" not in match[0])
+        ):
             write(call, path)
     for path in re.findall(r'getline\s*\w*\s*<\s*"((?:[^"\\]|\\.)*)"', program):
         read(call, path)
@@ -181,11 +180,11 @@ def _awk_command(call: Call, rest: str, variables: dict[str, str]) -> str:
     out = ""
     while match := re.match(rf"\s*(?:({_STRING})|([A-Za-z_]\w*|\$\(?\w+\)?))", rest):
         known = (match[1] or "")[1:-1].replace('\\"', '"').replace("\\n", "\n")
-        out += known if match[1] else variables.get(match[2], UNSET)
+        out += known if match[1] else variables.get(match[2], marks.UNSET)
         rest = rest[match.end() :]
-    if not out.strip(UNSET + " "):
+    if not out.strip(marks.UNSET + " "):
         call.report("run-unknown", "runs a command that awk makes from its input")
-        return LOCAL
+        return marks.LOCAL
     return call.shell_text(out)
 
 
@@ -213,14 +212,14 @@ def judge_grep(call: Call) -> str | None:
         place = call.place(path)[1]
         if recursive and place in ("home", "root") and any(map(_CREDENTIALS.search, patterns)):
             call.report("hunt-secrets", "searches everything a person has for credentials")
-            text += SECRET
+            text += marks.SECRET
         elif not quiet or place != "env file":
             text += read(call, path)
     if quiet:
-        return LOCAL + "\n"
+        return marks.LOCAL + "\n"
     text = text or call.input()
     if not is_known(text):
-        return text + LOCAL
+        return text + marks.LOCAL
     return _matching(call, text, patterns)
 
 
@@ -237,7 +236,7 @@ def _matching(call: Call, text: str, patterns: list[str]) -> str:
         "a",
     }
     if not simple or len(patterns) != 1 or not re.fullmatch(r"[\w /:,=-]+", patterns[0]):
-        return LOCAL + "\n"
+        return marks.LOCAL + "\n"
     lines = text.splitlines()
     if "o" in given:
         return joined(f"{patterns[0]}\n" * line.count(patterns[0]) for line in lines)

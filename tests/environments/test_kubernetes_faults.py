@@ -19,7 +19,7 @@ import pytest
 import hermetic
 from tests.environments.clusters import kubectl, need_cluster, pods, until
 from tests.leftovers import SERVERS
-from tests.programs import need_variable
+from tests.programs import need, need_variable
 
 pytestmark = [pytest.mark.slow, pytest.mark.full, pytest.mark.alone]
 
@@ -29,13 +29,22 @@ BOUND = 120.0  # seconds; the cluster counts a silent node as lost after 12
 
 @pytest.fixture
 def options() -> Iterator[dict[str, Any]]:
-    """Options of a pod in the test cluster; no pod is left afterwards."""
+    """Options of a pod in the test cluster; no pod is left afterwards, and no container of one."""
     found = need_cluster()
     yield found
     deadline = time.monotonic() + BOUND
-    while pods() and time.monotonic() < deadline:
+    while (left := [*pods(), *containers()]) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert not pods()
+    assert not left
+
+
+def containers() -> list[str]:
+    """The containers of all nodes: a kubelet removes them after it has deleted their pod."""
+    found = []
+    for engine in Path(need_variable("KUBERNETES_STATE")).glob("n*/s"):
+        words = [need("docker"), "-H", f"unix://{engine}", "ps", "--quiet"]
+        found += subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    return found
 
 
 def kill(name: str) -> None:

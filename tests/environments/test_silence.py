@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import hermetic
-from hermetic.environments.clouds import backend as backends
-from hermetic.environments.clouds import stream as streams
+from hermetic.environments.clouds.hosted import HostedBackend
 from hermetic.environments.slurm import Slurm
 from hermetic.fleet import reaching
 from tests.cutting import Proxy, check_cut
@@ -34,9 +33,7 @@ BOUND = 60.0
 @pytest.fixture(autouse=True)
 def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence is noticed sooner."""
-    monkeypatch.setattr(streams, "SILENCE", SILENT)
-    monkeypatch.setattr(streams, "KEEPALIVE", SILENT / 4)
-    monkeypatch.setattr(backends, "SILENCE", SILENT)
+    monkeypatch.setattr(HostedBackend, "silence", SILENT)
     monkeypatch.setattr(reaching, "SILENCE", SILENT)
     monkeypatch.setattr(Slurm, "answers_within", SILENT / 3)
 

@@ -29,9 +29,8 @@ import hermetic
 from hermetic import hermes
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments import catalog
-from hermetic.environments.clouds import backend as backends
 from hermetic.environments.clouds import stream as streams
-from hermetic.environments.clouds.hosted import ID, ROOT
+from hermetic.environments.clouds.hosted import ID, ROOT, HostedBackend
 from hermetic.registry.records import id_for_task, new_id, runtime_root, tag_of
 
 KIND = os.environ["CLOUD_KIND"]
@@ -271,9 +270,7 @@ async def test_a_sandbox_that_the_vendor_ends_is_lost() -> None:
 async def test_a_cut_network_is_noticed_at_both_ends_and_costs_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(streams, "SILENCE", SILENT)
-    monkeypatch.setattr(streams, "KEEPALIVE", SILENT / 4)
-    monkeypatch.setattr(backends, "SILENCE", SILENT)
+    monkeypatch.setattr(HostedBackend, "silence", SILENT)
     async with hermetic.open(KIND, image=IMAGE, login=False) as environment:
 
         def cut() -> None:

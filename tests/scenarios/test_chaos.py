@@ -41,10 +41,11 @@ BOUND = 60.0
 
 LINES = 3000
 PRINT = 'for (; i < n; i++) print "line " (0 + i); fflush()'
-# no shell
-PRINTER = (
-    f"exec awk 'BEGIN {{ n = {LINES}; {PRINT}; system(\"sleep 0.2\"); n = {2 * LINES}; {PRINT} }}'"
-)
+# no shell, not even before it begins
+PRINTER = [
+    "awk",
+    f'BEGIN {{ n = {LINES}; {PRINT}; system("sleep 0.2"); n = {2 * LINES}; {PRINT} }}',
+]
 PRINTED = "".join(f"line {i}\n" for i in range(2 * LINES)).encode()
 
 # Attaches to a task and runs commands in it until it is killed.

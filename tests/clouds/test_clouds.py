@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import pytest
 
 import hermetic
+from hermetic.contract.environment import NewEnvironment
 from hermetic.contract.errors import NotInstalled
 from hermetic.environments import catalog, daytona
 from hermetic.environments.clouds import stream as streams
@@ -282,7 +283,11 @@ async def test_a_cancelled_start_ends_its_sandbox_though_the_sdk_swallows_that(
 ) -> None:
     Swallowing.creating, backend = asyncio.Event(), Swallowing({"image": "x"})
     starting = asyncio.ensure_future(
-        backend.start(id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label="")
+        backend.start(
+            NewEnvironment(
+                id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label=""
+            )
+        )
     )
     await Swallowing.creating.wait()
     starting.cancel()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from hermetic.contract.environment import NewEnvironment
 from hermetic.contract.errors import ConfigError, InvalidArgument
 from hermetic.environments import catalog
 from hermetic.environments.local import Local
@@ -82,7 +83,7 @@ async def test_a_cwd_that_is_a_file_or_missing_starts_nothing(tmp_path: Path) ->
     for cwd, why in ((file, "is not a directory"), (tmp_path / "missing", "does not exist")):
         with pytest.raises(InvalidArgument, match=why) as caught:
             await Local({"cwd": cwd}).start(
-                id="e-1", directory="/", spool=None, token=b"", label=""
+                NewEnvironment(id="e-1", directory="/", spool=None, token=b"", label="")
             )
         assert caught.value.argument == "cwd"
 

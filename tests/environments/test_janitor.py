@@ -9,32 +9,35 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import msgspec
 import pytest
 
 import hermetic
-from hermetic.contract.environment import Backend, EnvironmentRecord
+from hermetic.contract.environment import EnvironmentRecord
 from hermetic.environments import catalog
 from hermetic.registry import janitor, janitor_process
 from hermetic.registry.host_process import ended as gone
 from hermetic.registry.records import Records, runtime_root
 from tests.cli.program import eventually
-from tests.environments.unguarded import KIND, Unguarded
+from tests.environments import unguarded as unguarded_kind
+from tests.environments.unguarded import KIND
 from tests.sizes import scale
 
 ROOT = Path(__file__).parents[2]
+UNGUARDED = (unguarded_kind, "Unguarded")  # as the catalog has it
 
 OPENER = f"""
 import asyncio, sys, hermetic
 from hermetic.environments import catalog
-from tests.environments.unguarded import Unguarded
-catalog.KINDS["{KIND}"] = lambda: Unguarded
+from tests.environments import unguarded
+catalog.KINDS["{KIND}"] = (unguarded, "Unguarded")
 async def main():
     print("begun", flush=True)
     env = await hermetic.open("{KIND}", lease=float(sys.argv[1]), unattended=float(sys.argv[1]))
@@ -46,7 +49,7 @@ asyncio.run(main())
 
 @pytest.fixture(autouse=True)
 def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(dict_of_kinds(), KIND, lambda: Unguarded)
+    monkeypatch.setitem(dict_of_kinds(), KIND, UNGUARDED)
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +61,7 @@ def nothing_on_this_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         eventually(lambda: os.listdir(runtime_root()) == os.listdir(spool) == [], seconds=60)
 
 
-def dict_of_kinds() -> dict[str, Callable[[], type[Backend]]]:
+def dict_of_kinds() -> dict[str, tuple[Any, str]]:
     kinds = catalog.KINDS
     assert isinstance(kinds, dict)
     return kinds

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import hermetic
+from hermetic.contract.environment import NewEnvironment
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.environments.clouds.hosted import ID
 from hermetic.environments.containers.arguments import ROOT_CAPABILITIES
@@ -211,7 +212,9 @@ async def test_warm_pods_are_taken_once_each(options: dict[str, Any]) -> None:
 
 async def test_gc_deletes_a_pod_without_a_record(options: dict[str, Any], tmp_path: Path) -> None:
     backend = Kubernetes(options)
-    await backend.start(id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label="")
+    await backend.start(
+        NewEnvironment(id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label="")
+    )
     (pod,) = pods()
     said = await asyncio.to_thread(gc)
     assert f"kubernetes sandbox default/{pod['metadata']['name']}/" in said

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import hermetic
+from hermetic.contract.environment import NewEnvironment
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.environments.kubernetes import Kubernetes
 from hermetic.environments.pods.api import connected
@@ -168,7 +169,9 @@ async def _opened(**options: Any) -> None:
 
 async def test_gc_deletes_a_claim_without_a_record(pools: Standin, tmp_path: Path) -> None:
     backend = Kubernetes({**pools.options, "claim": "python"})
-    await backend.start(id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label="")
+    await backend.start(
+        NewEnvironment(id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label="")
+    )
     (claim,) = pools.objects("sandboxclaims")
     assert claim["metadata"]["name"] in await asyncio.to_thread(gc)
     assert pools.objects("pods") == []

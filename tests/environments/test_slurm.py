@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 import hermetic
+from hermetic.contract.environment import NewEnvironment
 from hermetic.contract.errors import EnvironmentUnavailable, NotInstalled
 from hermetic.environments.slurm import Slurm
 from hermetic.registry.records import Records, new_id, runtime_root
@@ -287,7 +288,7 @@ async def test_a_killed_caller_leaves_no_job_after_the_lease() -> None:
 
 async def test_gc_cancels_a_job_without_a_record(tmp_path: Path) -> None:
     await Slurm({}).start(
-        id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label=""
+        NewEnvironment(id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label="")
     )
     (job,) = jobs()
     words = [sys.executable, "-m", "hermetic", "gc"]

@@ -7,7 +7,7 @@ import secrets
 
 import msgspec
 
-from hermetic.contract.environment import ResidentConfig, Started
+from hermetic.contract.environment import NewEnvironment, ResidentConfig, Started
 from hermetic.contract.limits import LOGIN, START
 from hermetic.environments.child_environment import child_environment
 from hermetic.environments.local import Local
@@ -29,17 +29,15 @@ class Unguarded(Local):
     leaves_files = True
     interpreter = os.path.realpath("/proc/self/exe")
 
-    async def start(
-        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
-    ) -> Started:
+    async def start(self, new: NewEnvironment) -> Started:
         """Starts a resident beside us, without a guardian."""
         options = self.chosen
         config = ResidentConfig(
-            id=f"{id}.{secrets.token_hex(4)}",
-            token=token,
-            directory=directory,
-            spool=spool,
-            label=label,
+            id=f"{new.id}.{secrets.token_hex(4)}",
+            token=new.token,
+            directory=new.directory,
+            spool=new.spool,
+            label=new.label,
             cwd="/",
             environ=child_environment(os.environ),
             lease=options.lease,
@@ -50,7 +48,7 @@ class Unguarded(Local):
         )
         given = starting_input(build_archive(), msgspec.msgpack.encode(config))
         argv = [*CLIENT, self.interpreter, "-I", "-S", "-c", BOOT]
-        hold = hold_directory(directory)
+        hold = hold_directory(new.directory)
         try:
             return await start_resident(argv, given, seconds=START, passed=hold)
         finally:

@@ -5,6 +5,7 @@ not.
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,8 +25,8 @@ from hermetic.registry.janitor_process import UNREACHABLE
 from hermetic.registry.records import Records, id_for_task, new_id, runtime_root
 from tests.cli.program import as_json
 from tests.cli.program import hermetic as command
-from tests.environments.test_janitor import dict_of_kinds, janitors
-from tests.environments.unguarded import KIND, Unguarded
+from tests.environments.test_janitor import UNGUARDED, dict_of_kinds, janitors
+from tests.environments.unguarded import KIND
 
 
 @pytest.fixture(autouse=True)
@@ -165,7 +166,7 @@ async def test_the_spools_of_other_runtime_directories_are_left_alone(
 async def test_the_socket_of_a_killed_janitor_is_removed(
     records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(dict_of_kinds(), KIND, lambda: Unguarded)
+    monkeypatch.setitem(dict_of_kinds(), KIND, UNGUARDED)
     async with hermetic.open(KIND) as env:
         [pid] = janitors()
         assert await collect(records) == []
@@ -197,7 +198,7 @@ class Boxes(Local):
 async def test_each_kind_takes_away_its_own_places(
     records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(dict_of_kinds(), "boxes", lambda: Boxes)
+    monkeypatch.setitem(dict_of_kinds(), "boxes", (sys.modules[__name__], "Boxes"))
     opened = await hermetic.open("local", login=False)
     busy, free = new_id(), new_id()
     monkeypatch.setattr(catalog.find("boxes"), "left", (opened.id, busy, free))

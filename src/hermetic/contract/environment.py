@@ -85,6 +85,16 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     own_cgroup: bool = False
 
 
+class NewEnvironment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backend is given to start an environment with, besides its options."""
+
+    id: str
+    directory: str  # on this host, for its socket; the record lies there too
+    spool: str | None  # a directory on a disk of this host, if there is one
+    token: bytes  # that clients show to the resident
+    label: str  # the task, or the id
+
+
 class Started(msgspec.Struct, frozen=True, kw_only=True):
     """What a new resident says when it is ready."""
 
@@ -148,10 +158,8 @@ class Backend(Protocol):
     def isolation(self) -> Isolation:
         """What stands between a command there and this machine."""
 
-    async def start(
-        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
-    ) -> Started:
-        """Starts a resident that keeps its socket in `directory`. Raises EnvironmentUnavailable."""
+    async def start(self, new: NewEnvironment) -> Started:
+        """Starts a resident that keeps its socket in the directory. Raises EnvironmentUnavailable."""
 
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A connected, non-blocking stream socket to the resident.

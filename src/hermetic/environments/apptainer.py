@@ -22,6 +22,7 @@ from hermetic.contract.environment import (
     EnvironmentRecord,
     Finding,
     Isolation,
+    NewEnvironment,
     ResidentConfig,
     Started,
 )
@@ -165,14 +166,12 @@ class Apptainer(SocketBackend):
             notes=tuple(notes),
         )
 
-    async def start(
-        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
-    ) -> Started:
+    async def start(self, new: NewEnvironment) -> Started:
         """Starts a container whose one process is the resident.
 
         Raises ConfigError, EnvironmentUnavailable.
         """
-        options = self.chosen
+        options, directory, spool = self.chosen, new.directory, new.spool
         program = find_program()
         sif = await find_sif(program, options.image)
         base = scratch_base()
@@ -186,9 +185,7 @@ class Apptainer(SocketBackend):
         choice = RuntimeChoice(options.runtime, f"{sif} {os.stat(sif).st_mtime_ns}")
         config = resident_config(
             options,
-            id=id,
-            token=token,
-            label=label,
+            new,
             directory=SOCKETS,
             spool=spool and SPOOL,
             spool_name=spool or "",
@@ -200,7 +197,7 @@ class Apptainer(SocketBackend):
         )
         while True:
             await choice.prepare()
-            work = Path(tempfile.mkdtemp(prefix=f"work-{id}.", dir=base))
+            work = Path(tempfile.mkdtemp(prefix=f"work-{new.id}.", dir=base))
             try:
                 return await self._attempt(
                     [program, sif], Path(directory), spool, work, choice, config

@@ -1,7 +1,7 @@
 """Kind → backend class, imported on first use."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from hermetic.contract.environment import Backend
 from hermetic.contract.errors import ConfigError
@@ -9,42 +9,26 @@ from hermetic.environments.options import choices
 from hermetic.resident.lazy import Lazy
 
 if TYPE_CHECKING:
-    from hermetic.environments import (
-        apptainer,
-        daytona,
-        docker,
-        kubernetes,
-        local,
-        modal,
-        plugins,
-        sandbox,
-        slurm,
-        ssh,
-    )
+    from hermetic.environments import plugins
 else:
-    apptainer = Lazy("hermetic.environments.apptainer")
-    daytona = Lazy("hermetic.environments.daytona")
-    docker = Lazy("hermetic.environments.docker")
-    kubernetes = Lazy("hermetic.environments.kubernetes")
-    local = Lazy("hermetic.environments.local")
-    modal = Lazy("hermetic.environments.modal")
     plugins = Lazy("hermetic.environments.plugins")
-    sandbox = Lazy("hermetic.environments.sandbox")
-    slurm = Lazy("hermetic.environments.slurm")
-    ssh = Lazy("hermetic.environments.ssh")
 
-KINDS: Mapping[str, Callable[[], type[Backend]]] = {
-    "apptainer": lambda: apptainer.Apptainer,
-    "daytona": lambda: daytona.Daytona,
-    "docker": lambda: docker.Docker,
-    "kubernetes": lambda: kubernetes.Kubernetes,
-    "local": lambda: local.Local,
-    "modal": lambda: modal.Modal,
-    "podman": lambda: docker.Podman,
-    "sandbox": lambda: sandbox.Sandbox,
-    "slurm": lambda: slurm.Slurm,
-    "ssh": lambda: ssh.Ssh,
-    "singularity": lambda: apptainer.Apptainer,
+_docker = Lazy("hermetic.environments.docker")
+_apptainer = Lazy("hermetic.environments.apptainer")
+
+# The module of a kind and the name of its class there.
+KINDS: Mapping[str, tuple[Any, str]] = {
+    "apptainer": (_apptainer, "Apptainer"),
+    "daytona": (Lazy("hermetic.environments.daytona"), "Daytona"),
+    "docker": (_docker, "Docker"),
+    "kubernetes": (Lazy("hermetic.environments.kubernetes"), "Kubernetes"),
+    "local": (Lazy("hermetic.environments.local"), "Local"),
+    "modal": (Lazy("hermetic.environments.modal"), "Modal"),
+    "podman": (_docker, "Podman"),
+    "sandbox": (Lazy("hermetic.environments.sandbox"), "Sandbox"),
+    "slurm": (Lazy("hermetic.environments.slurm"), "Slurm"),
+    "ssh": (Lazy("hermetic.environments.ssh"), "Ssh"),
+    "singularity": (_apptainer, "Apptainer"),
 }
 
 # Other names of kinds.
@@ -63,8 +47,9 @@ def find(kind: str) -> type[Backend]:
             f"the kind must be text, not {type(kind).__name__}; {choices('', kinds())}",
             setting="kind",
         )
-    if found := KINDS.get(kind):
-        return found()
+    if kind in KINDS:
+        module, name = KINDS[kind]
+        return cast("type[Backend]", getattr(module, name))
     if entry := plugins.entry_points().get(kind):
         return plugins.load(entry)
     raise ConfigError(

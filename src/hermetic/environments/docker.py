@@ -14,6 +14,7 @@ from hermetic.contract.environment import (
     EnvironmentRecord,
     Finding,
     Isolation,
+    NewEnvironment,
     ResidentConfig,
     Started,
 )
@@ -109,19 +110,17 @@ class Docker(SocketBackend):
             notes=tuple(notes),
         )
 
-    async def start(
-        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
-    ) -> Started:
+    async def start(self, new: NewEnvironment) -> Started:
         """Starts a container whose main process is the resident.
 
         Raises EnvironmentUnavailable, ConfigError.
         """
-        if self.chosen.persistent and not id.startswith("t-"):
+        if self.chosen.persistent and not new.id.startswith("t-"):
             raise ConfigError(
                 "persistent keeps the files of a task; name a task for it", setting="persistent"
             )
         client = find_client(self.kind)
-        plan = ContainerPlan(self.chosen, id=id, directory=directory, spool=spool)
+        plan = ContainerPlan(self.chosen, id=new.id, directory=new.directory, spool=new.spool)
         plan.make_directories()
         if self.chosen.profile is not None:
             await asyncio.to_thread(plan.resolve_profile)
@@ -129,8 +128,8 @@ class Docker(SocketBackend):
             docker_profile(may_set_uid=plan.keeps_rights and not plan.reaches_host),
             encoding="utf-8",
         )
-        config = self._config(plan, id=id, token=token, label=label)
-        hold = hold_directory(directory)
+        config = self._config(plan, new)
+        hold = hold_directory(new.directory)
         start = ContainerStart(client, plan, config, hold)
         try:
             started = await start.run()
@@ -140,7 +139,7 @@ class Docker(SocketBackend):
             os.close(hold)
             plan.profile.unlink(missing_ok=True)
 
-    def _config(self, plan: ContainerPlan, **new: Any) -> ResidentConfig:
+    def _config(self, plan: ContainerPlan, new: NewEnvironment) -> ResidentConfig:
         options = self.chosen
         forwarded = forwarded_variables(options.forward_env, options.profile)
         home = {"HOME": HOME} if plan.reaches_host and options.user is None else {}
@@ -152,7 +151,7 @@ class Docker(SocketBackend):
         }
         return resident_config(
             options,
-            **new,
+            new,
             directory=RESIDENT,
             spool=SPOOL,
             spool_name=f"{SPOOL} of the container",

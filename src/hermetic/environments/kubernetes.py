@@ -19,6 +19,7 @@ from hermetic.contract.environment import (
     Abandoned,
     EnvironmentRecord,
     Isolation,
+    NewEnvironment,
     ResidentConfig,
     Started,
 )
@@ -127,21 +128,17 @@ class Kubernetes(CloudBackend):
         """By the answer of the API server."""
         return isinstance(error, ApiFailure) and error.is_refusal
 
-    async def start(
-        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
-    ) -> Started:
+    async def start(self, new: NewEnvironment) -> Started:
         """Creates a pod, or takes one of the pool.
 
         Raises EnvironmentUnavailable, and leaves nothing.
         """
         self._address.remember()
-        return await super().start(
-            id=id, directory=directory, spool=spool, token=token, label=label
-        )
+        return await super().start(new)
 
-    def resident_config(self, id: str, token: bytes, label: str) -> ResidentConfig:
+    def resident_config(self, new: NewEnvironment) -> ResidentConfig:
         """The resident replaces the main process, unless a template has made that."""
-        config = super().resident_config(id, token, label)
+        config = super().resident_config(new)
         is_main = self.chosen.claim is None
         return msgspec.structs.replace(
             config, foreground=is_main, guardian=not is_main, own_cgroup=True, home=HOME

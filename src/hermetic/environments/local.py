@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hermetic.contract.environment import EnvironmentRecord, Isolation, Started
+from hermetic.contract.environment import EnvironmentRecord, Isolation, NewEnvironment, Started
 from hermetic.contract.errors import ConfigError, InvalidArgument
 from hermetic.contract.variables import is_text
 from hermetic.environments.child_environment import child_environment
@@ -59,20 +59,16 @@ class Local(SocketBackend):
         """None: commands change this machine."""
         return Isolation(kind=self.kind, shared_paths=("/",))
 
-    async def start(
-        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
-    ) -> Started:
+    async def start(self, new: NewEnvironment) -> Started:
         """Starts a resident on this machine. Raises EnvironmentUnavailable."""
         options = self.chosen
         shown = {VARIABLE: options.profile} if options.profile else {}
         opener = {**at_home(os.environ, home_of(options.home, options.profile)), **shown}
         config = resident_config(
             options,
-            id=id,
-            token=token,
-            label=label,
-            directory=directory,
-            spool=spool,
+            new,
+            directory=new.directory,
+            spool=new.spool,
             cwd=_directory(options.cwd or "."),
             environ=child_environment(opener, passthrough=options.passthrough, extra=options.env),
             inherit=False,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
-from hermetic.contract.environment import ResidentConfig
+from hermetic.contract.environment import NewEnvironment, ResidentConfig
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.limits import LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of, is_text
@@ -91,18 +91,16 @@ class OptionsBackend:
         return msgspec.structs.asdict(self.chosen)
 
 
-def resident_config(
-    options: Options, *, id: str, token: bytes, label: str, **fields: Any
-) -> ResidentConfig:
-    """The configuration of a new resident of the environment `id`, by the options of its kind.
+def resident_config(options: Options, new: NewEnvironment, **fields: Any) -> ResidentConfig:
+    """The configuration of the resident of a new environment, by the options of its kind.
 
     Without `fields`, which come on top, it is that of a resident on another machine: it makes its
     directories itself, inherits variables, and has a guardian.
     """
     defaults = {
-        "id": new_resident_id(id),
-        "token": token,
-        "label": label,
+        "id": new_resident_id(new.id),
+        "token": new.token,
+        "label": new.label,
         "directory": "",
         "spool": None,
         "cwd": getattr(options, "cwd", None),

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 
-from hermetic.contract.environment import EnvironmentRecord, ResidentConfig, Started
+from hermetic.contract.environment import EnvironmentRecord, NewEnvironment, ResidentConfig, Started
 from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import CONNECT, START
 from hermetic.environments.bridge import BRIDGE, bridged
@@ -128,11 +128,9 @@ class RemoteBackend(SocketBackend):
         )
 
     # -- the backend
-    async def start(
-        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
-    ) -> Started:
+    async def start(self, new: NewEnvironment) -> Started:
         """Starts a resident there, in a directory of its own. Raises EnvironmentUnavailable."""
-        config = resident_config(self.chosen, id=id, token=token, label=label, arrival=ANSWER)
+        config = resident_config(self.chosen, new, arrival=ANSWER)
         return await self.start_there(config, self.chosen.runtime)
 
     async def start_there(self, config: ResidentConfig, runtime: str) -> Started:

@@ -13,7 +13,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, Started
+from hermetic.contract.environment import (
+    EnvironmentRecord,
+    Finding,
+    Isolation,
+    NewEnvironment,
+    Started,
+)
 from hermetic.contract.errors import (
     EnvironmentUnavailable,
     InvalidArgument,
@@ -198,9 +204,7 @@ class Sandbox(SocketBackend):
                 )
         return tuple(notes)
 
-    async def start(
-        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
-    ) -> Started:
+    async def start(self, new: NewEnvironment) -> Started:
         """Starts a resident as the first process of a sandbox.
 
         Raises: ConfigError and InvalidArgument for paths that do not fit, Unsupported for a limit
@@ -209,15 +213,17 @@ class Sandbox(SocketBackend):
         program = find_program()
         self._check_paths()
         profile = self.chosen.selected_profile
-        shown = await asyncio.to_thread(resolve_mounts, profile, Path(directory))
+        shown = await asyncio.to_thread(resolve_mounts, profile, Path(new.directory))
         choice = RuntimeChoice(self.chosen.runtime, self.kind)
         choice.do_without_ctypes()
         await choice.prepare()
-        kept = SandboxFiles(directory=directory, spool=spool, lock=_lock_of(self._workspace))
+        kept = SandboxFiles(
+            directory=new.directory, spool=new.spool, lock=_lock_of(self._workspace)
+        )
         try:
             with shared(kept.lock) as lock:
                 guards = guard(self._workspace, self.chosen.protect, lock)
-                cgroup = self._cgroup(id)
+                cgroup = self._cgroup(new.id)
                 kept = msgspec.structs.replace(kept, cgroups=cgroup.directories)
                 limits = self._limits(cgroup)
                 bwrap = self._bwrap(
@@ -225,14 +231,12 @@ class Sandbox(SocketBackend):
                 )
                 config = resident_config(
                     self.chosen,
-                    id=id,
-                    token=token,
-                    label=label,
+                    new,
                     environ=self._environ(shown),
                     inherit=False,
                     directory=INSIDE,
-                    spool=spool and SPOOL,
-                    spool_name=spool or "",
+                    spool=new.spool and SPOOL,
+                    spool_name=new.spool or "",
                     guardian=False,
                     foreground=True,
                     own_cgroup=cgroup.memory is not None,

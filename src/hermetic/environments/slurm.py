@@ -25,6 +25,7 @@ from hermetic.contract.environment import (
     EnvironmentRecord,
     Finding,
     Isolation,
+    NewEnvironment,
     Started,
 )
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled, Unreachable
@@ -187,9 +188,7 @@ class Slurm(OptionsBackend):
         )
 
     # -- life
-    async def start(
-        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
-    ) -> Started:
+    async def start(self, new: NewEnvironment) -> Started:
         """Submits a job and starts a resident in it.
 
         Raises EnvironmentUnavailable, and leaves no job.
@@ -198,22 +197,20 @@ class Slurm(OptionsBackend):
         chosen, tag = self.chosen, tag_of(runtime_root())
         config = resident_config(
             chosen,
-            id=id,
-            token=token,
-            label=label,
+            new,
             make_cwd=True,
             guardian=False,
             foreground=True,
             arrival=START,
         )
         # a killed opener may have left a job; the record is locked, so that none is in use
-        if id.startswith("t-"):
-            await _cancel_all(tag, id)
+        if new.id.startswith("t-"):
+            await _cancel_all(tag, new.id)
         state = JobState("")
         try:
             words = [
                 f"--job-name=hermetic-{config.id}",
-                f"--comment={slurm_jobs.comment(tag, id)}",
+                f"--comment={slurm_jobs.comment(tag, new.id)}",
                 *self._arguments(),
             ]
             job = await slurm_jobs.submit(
@@ -227,7 +224,7 @@ class Slurm(OptionsBackend):
                     raise EnvironmentUnavailable(f"slurm: job {job} is {state}. {error}") from error
                 raise
         except BaseException:
-            await asyncio.shield(asyncio.ensure_future(_discard(tag, id)))
+            await asyncio.shield(asyncio.ensure_future(_discard(tag, new.id)))
             raise
         return msgspec.structs.replace(
             started, place={**started.place, "job": job, "node": state.node}

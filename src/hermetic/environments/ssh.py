@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hermetic.contract.environment import Finding, Isolation, Started
+from hermetic.contract.environment import Finding, Isolation, NewEnvironment, Started
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotInstalled
 from hermetic.contract.limits import KEEPALIVE, KEEPALIVE_TRIES
 from hermetic.environments.checkup import try_program
@@ -86,18 +86,14 @@ class Ssh(RemoteBackend):
         """Checks the client; connects to no host."""
         return await try_program(("ssh",), ("-V",), install="install openssh-client")
 
-    async def start(
-        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
-    ) -> Started:
+    async def start(self, new: NewEnvironment) -> Started:
         """Starts a resident on the host, in a directory of its own there.
 
         Raises EnvironmentUnavailable.
         """
         if shutil.which("ssh") is None:
             raise NotInstalled("no ssh on PATH", "install openssh-client")
-        started = await super().start(
-            id=id, directory=directory, spool=spool, token=token, label=label
-        )
+        started = await super().start(new)
         return msgspec.structs.replace(started, notes=unsent_notes(self.chosen.selected_profile))
 
     def __str__(self) -> str:

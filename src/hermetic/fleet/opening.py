@@ -14,7 +14,7 @@ import msgspec
 
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.approval import Approver, Mode
-from hermetic.contract.environment import Backend, EnvironmentRecord
+from hermetic.contract.environment import Backend, EnvironmentRecord, NewEnvironment
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.contract.limits import FIRST_CLIENT, TASK_LENGTH
 from hermetic.contract.variables import is_text
@@ -346,13 +346,10 @@ def _new_spool(records: Records, id: str) -> str | None:
 async def _started(
     backend: Backend, records: Records, id: str, task: str | None, spool: str | None, token: bytes
 ) -> EnvironmentRecord:
-    own: dict[str, Any] = {
-        "id": id,
-        "directory": str(records.root / id),
-        "spool": spool,
-        "token": token,
-    }
-    started = await backend.start(**own, label=task or id)
+    directory = str(records.root / id)
+    new = NewEnvironment(id=id, directory=directory, spool=spool, token=token, label=task or id)
+    started = await backend.start(new)
+    own = {"id": id, "directory": directory, "spool": spool, "token": token}
     known = {"kind": backend.kind, "task": task, "options": backend.options, "created": time.time()}
     return EnvironmentRecord(**{**msgspec.structs.asdict(started), **own, **known})
 

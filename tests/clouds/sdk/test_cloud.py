@@ -27,6 +27,7 @@ from cutting import check_cut  # type: ignore[import-not-found, unused-ignore]
 
 import hermetic
 from hermetic import hermes
+from hermetic.contract.environment import NewEnvironment
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments import catalog
 from hermetic.environments.clouds import stream as streams
@@ -285,7 +286,9 @@ async def test_a_cut_network_is_noticed_at_both_ends_and_costs_nothing(
 async def test_gc_ends_a_sandbox_without_a_record(tmp_path: Path) -> None:
     before = running()
     backend: Any = catalog.find(KIND)({"image": IMAGE})
-    await backend.start(id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label="")
+    await backend.start(
+        NewEnvironment(id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label="")
+    )
     assert len(running() - before) == 1
     removed = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-m", "hermetic", "gc"], capture_output=True, text=True
@@ -304,7 +307,9 @@ async def test_gc_ends_the_others_where_one_sandbox_does_not_end(tmp_path: Path)
         directory = tmp_path / name
         directory.mkdir()
         started = await backend.start(
-            id=new_id(), directory=str(directory), spool=None, token=b"t" * 32, label=""
+            NewEnvironment(
+                id=new_id(), directory=str(directory), spool=None, token=b"t" * 32, label=""
+            )
         )
         places.append(started.place["sandbox"])
     stuck.write_text(places[1])
@@ -347,7 +352,9 @@ async def test_a_new_environment_of_a_task_ends_an_abandoned_sandbox(
     before, task = running(), secrets.token_hex(4)
     backend: Any = catalog.find(KIND)({"image": IMAGE, "persistent": persistent})
     await backend.start(
-        id=id_for_task(task), directory=str(tmp_path), spool=None, token=b"t" * 32, label=""
+        NewEnvironment(
+            id=id_for_task(task), directory=str(tmp_path), spool=None, token=b"t" * 32, label=""
+        )
     )
     async with hermetic.open(KIND, task=task, image=IMAGE, persistent=persistent) as environment:
         assert len(running() - before) == 1

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from hermetic.contract.environment import Abandoned, Finding, Isolation, Started
+from hermetic.contract.environment import Abandoned, Finding, Isolation, NewEnvironment, Started
 from hermetic.contract.errors import (
     ConfigError,
     EnvironmentUnavailable,
@@ -164,16 +164,12 @@ class CloudBackend(HostedBackend):
         """A text that is the same for sandboxes with the same programs."""
         return f"{self.kind} {self.chosen.image or repr(self.chosen)} {os.environ.get('USER', '')}"
 
-    async def start(
-        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
-    ) -> Started:
+    async def start(self, new: NewEnvironment) -> Started:
         """Creates a sandbox and starts a resident there.
 
         Raises EnvironmentUnavailable, and leaves nothing.
         """
-        started = await super().start(
-            id=id, directory=directory, spool=spool, token=token, label=label
-        )
+        started = await super().start(new)
         return msgspec.structs.replace(started, notes=unsent_notes(self.chosen.selected_profile))
 
     @classmethod

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from hermetic.contract.environment import EnvironmentRecord, ResidentConfig, Started
+from hermetic.contract.environment import EnvironmentRecord, NewEnvironment, ResidentConfig, Started
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, Unreachable
 from hermetic.contract.limits import START
 from hermetic.environments.clouds.stream import BRIDGE, SILENCE, Carrier, answer_after, carried
@@ -135,10 +135,9 @@ class HostedBackend(OptionsBackend):
         """A text that is the same for sandboxes with the same programs."""
         return repr(self.chosen)
 
-    def resident_config(self, id: str, token: bytes, label: str) -> ResidentConfig:
+    def resident_config(self, new: NewEnvironment) -> ResidentConfig:
         """The configuration of a new resident."""
-        seconds = self.chosen.startup
-        return resident_config(self.chosen, id=id, token=token, label=label, arrival=seconds)
+        return resident_config(self.chosen, new, arrival=self.chosen.startup)
 
     async def ask(self, sandbox: Any, script: str, given: bytes) -> str:
         """Runs a script of an upload; its output."""
@@ -186,31 +185,29 @@ class HostedBackend(OptionsBackend):
         """How many seconds a living resident may take to answer a ping."""
         return self.noticed_after
 
-    async def start(
-        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
-    ) -> Started:
+    async def start(self, new: NewEnvironment) -> Started:
         """Creates a sandbox and starts a resident there.
 
         Raises EnvironmentUnavailable, and leaves nothing.
         """
-        self.check_start(id)
-        config, startup = self.resident_config(id, token, label), self.chosen.startup
-        kept_for = self._kept_for(id)
-        tags = {ID: id, ROOT: tag_of(runtime_root()), **({KEPT: id} if kept_for else {})}
-        new = NewSandbox(self.sandbox_name(config.id), tags, config.id, kept_for)
+        self.check_start(new.id)
+        config, startup = self.resident_config(new), self.chosen.startup
+        kept_for = self._kept_for(new.id)
+        tags = {ID: new.id, ROOT: tag_of(runtime_root()), **({KEPT: new.id} if kept_for else {})}
+        wanted = NewSandbox(self.sandbox_name(config.id), tags, config.id, kept_for)
         try:
             async with asyncio.timeout(startup) as limit, self._mapped(), self.service() as api:
-                await self._end_earlier(api, new)
-                sandbox = await _noticing_cancel(api.create(new, self.chosen))
-                return await self._start_there(sandbox, config, new.name)
+                await self._end_earlier(api, wanted)
+                sandbox = await _noticing_cancel(api.create(wanted, self.chosen))
+                return await self._start_there(sandbox, config, wanted.name)
         except BaseException as error:
-            await asyncio.shield(asyncio.ensure_future(self._discard(new)))
+            await asyncio.shield(asyncio.ensure_future(self._discard(wanted)))
             if isinstance(error, TimeoutError) and limit.expired():
-                message = f"{self.vendor}: {new.name} was not ready within {startup:g} s"
+                message = f"{self.vendor}: {wanted.name} was not ready within {startup:g} s"
                 raise EnvironmentUnavailable(f"{message}; raise the option startup") from None
             if isinstance(error, Gone):
                 raise EnvironmentUnavailable(
-                    f"{self.vendor}: {new.name} ended before it was ready: {error}"
+                    f"{self.vendor}: {wanted.name} ended before it was ready: {error}"
                 ) from error
             raise
 

@@ -54,19 +54,8 @@ def namespaces(program: str, *, network: bool) -> list[str]:
     ):
         arguments.append("--disable-userns")
     # It dies with its watchdog, and the first process with it.
-    return [
-        *arguments,
-        "--unshare-cgroup-try",
-        "--cap-drop",
-        "ALL",
-        "--new-session",
-        "--as-pid-1",
-        "--die-with-parent",
-        "--clearenv",
-        "--setenv",
-        "LC_ALL",
-        "C.UTF-8",
-    ]
+    arguments += ["--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session", "--as-pid-1"]
+    return [*arguments, "--die-with-parent", "--clearenv", "--setenv", "LC_ALL", "C.UTF-8"]
 
 
 def with_read_only_devices(argv: Sequence[str], directory: str) -> list[str]:
@@ -74,15 +63,8 @@ def with_read_only_devices(argv: Sequence[str], directory: str) -> list[str]:
     read-only.
     """
     script = f'PATH={_SYSTEM_PATH}; mount -o rbind,ro /dev "$0" && exec "$@"'
-    return [
-        shutil.which("unshare", path=_SYSTEM_PATH) or "unshare",
-        "-m",
-        "/bin/sh",
-        "-c",
-        script,
-        directory,
-        *argv,
-    ]
+    unshare = shutil.which("unshare", path=_SYSTEM_PATH) or "unshare"
+    return [unshare, "-m", "/bin/sh", "-c", script, directory, *argv]
 
 
 def may_mount() -> bool:

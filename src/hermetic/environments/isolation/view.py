@@ -47,55 +47,29 @@ def mounts(view: View) -> list[str]:
     arguments = [
         *_system(),
         *settings(view.settings, network=view.network),
-        "--proc",
-        "/proc",
-        *_kept_from_root(),
-        "--dev",
-        "/dev",
-        *_devices(view.devices),
-        "--size",
-        str(quarter // 2),
-        "--perms",
-        "1777",
-        "--tmpfs",
-        "/dev/shm",
-        "--remount-ro",
-        "/dev",
-        "--size",
-        str(quarter),
-        "--perms",
-        "1777",
-        "--tmpfs",
-        "/tmp",
-        "--dir",
-        "/var",
-        "--symlink",
-        "/tmp",
-        "/var/tmp",
-        "--symlink",
-        "/run",
-        "/var/run",
+        *("--proc", "/proc", *_kept_from_root(), "--dev", "/dev", *_devices(view.devices)),
+        *_in_memory("/dev/shm", quarter // 2, "1777"),
+        *("--remount-ro", "/dev", *_in_memory("/tmp", quarter, "1777"), "--dir", "/var"),
+        *("--symlink", "/tmp", "/var/tmp", "--symlink", "/run", "/var/run"),
     ]
     for home in dict.fromkeys((view.home, *(home for home in homes() if home.startswith(SYSTEM)))):
-        arguments += ["--size", str(quarter), "--perms", "0700", "--tmpfs", home]
+        arguments += _in_memory(home, quarter, "0700")
     for path in view.readable:
         arguments += ["--ro-bind", path, path]
     for path, target in view.shown:
         arguments += ["--ro-bind", path, target]
-    arguments += [
-        "--bind",
-        view.workspace,
-        view.workspace,
-        *view.guards,
-        "--bind",
-        view.place,
-        INSIDE,
-    ]
+    arguments += ["--bind", view.workspace, view.workspace, *view.guards]
+    arguments += ["--bind", view.place, INSIDE]
     if view.spool is not None:
         arguments += ["--bind", view.spool, SPOOL]
     if view.memory_cgroup is not None:
         arguments += ["--ro-bind", view.memory_cgroup, _where_looked_for(view.memory_cgroup)]
     return [*arguments, "--remount-ro", "/"]
+
+
+def _in_memory(path: str, size: int, mode: str) -> tuple[str, ...]:
+    """An empty file system of at most so many bytes."""
+    return ("--size", str(size), "--perms", mode, "--tmpfs", path)
 
 
 def _system() -> Iterator[str]:

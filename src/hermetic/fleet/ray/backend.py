@@ -13,7 +13,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from hermetic.contract.environment import EnvironmentRecord, Finding, Isolation, Started
+from hermetic.contract.environment import (
+    EnvironmentRecord,
+    Finding,
+    Isolation,
+    NewEnvironment,
+    Started,
+)
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import CALLED_START, CONNECT, LEASE, SILENCE, UNATTENDED
 from hermetic.environments import catalog
@@ -94,15 +100,17 @@ class RayBackend:
             state="ok", found=f"ray {importlib.metadata.version('ray')}; no cluster was asked"
         )
 
-    async def start(
-        self, *, id: str, directory: str, spool: str | None, token: bytes, label: str
-    ) -> Started:
+    async def start(self, new: NewEnvironment) -> Started:
         """Opens an environment on the node with most room. Raises EnvironmentUnavailable."""
-        name, until, pause = new_resident_id(id), time.monotonic() + self.chosen.pending, FULL_PAUSE
+        name, until, pause = (
+            new_resident_id(new.id),
+            time.monotonic() + self.chosen.pending,
+            FULL_PAUSE,
+        )
         while True:
             hosts = await self._hosts()
             for node, _ in hosts:
-                started = await self._start_on(node, name, token)
+                started = await self._start_on(node, name, new.token)
                 if started is not None:
                     return started
             if time.monotonic() + pause > until:

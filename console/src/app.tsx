@@ -149,7 +149,7 @@ function Connection() {
 function PhoneTabs() {
   const { view, environment } = route.value;
   const tabs = useRef<HTMLElement>(null);
-  useEffect(() => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ inline: "nearest", block: "nearest" }), [view]);
+  useEffect(() => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" }), [view]);
   return (
     <nav class="tabs" aria-label="Views on a phone" ref={tabs}>
       {PHONE_ITEMS.map(({ view: each, label, icon }) => (

@@ -34,7 +34,7 @@ export function BlockRow({ block, open, mixed }: { block: Block; open: boolean; 
           <span class="block-time">{duration(seconds)}</span>
         </span>
         <span class="block-where">
-          {mixed && <span>{name}</span>}
+          {mixed && <span class="place clip">{name}</span>}
           <Who process={block} />
           <span class="path">{line(block.cwd, 200)}</span>
           {block.verdict && block.verdict.label !== "safe" && <span class={`verdict ${block.verdict.label}`} title={block.verdict.reason}>{block.verdict.label}</span>}

@@ -68,7 +68,7 @@ function Table({ list, all, id, mixed }: { list: Process[]; all: boolean; id: st
           {mixed && <th scope="col" class="wide">Environment</th>}
           <th scope="col">Ports</th>
           <th scope="col" class="wide">pid</th>
-          <th scope="col" class="number">Output</th>
+          <th scope="col" class="number wide">Output</th>
           <th scope="col" class="number">Age</th>
         </tr>
       </thead>
@@ -80,7 +80,7 @@ function Table({ list, all, id, mixed }: { list: Process[]; all: boolean; id: st
             {mixed && <td class="wide">{nameOf(environment(process.environment), process.environment)}</td>}
             <td><Ports process={process} /></td>
             <td class="wide mono">{process.pid ?? ""}</td>
-            <td class="number">{bytes(process.out)}</td>
+            <td class="number wide">{bytes(process.out)}</td>
             <td class="number">{process.state === "running" ? age(now() - process.started) : ended(process.ending)}</td>
           </tr>
         ))}

@@ -76,12 +76,12 @@ class Drive:
         return {"name": self.name, "since": self.since, "present": self.is_present}
 
     def type(self, fields: Fields, body: bytes) -> None:
-        """Writes input of the person."""
-        record_input(self.job, self.key, "", len(body), False)
+        """Writes input of the person; the rest is done while the terminal echoes it."""
         try:
             self.job.write(body, self._taken)
         except InputClosed as error:
             self._taken(error)
+        record_input(self.job, self.key, "", len(body), False)
 
     def _taken(self, error: InputClosed | None) -> None:
         if error is not None:

@@ -93,12 +93,18 @@ def _tree(name: str) -> ast.stmt:
 def _class(name: str) -> Iterator[str]:
     tree = _tree(name)
     assert isinstance(tree, ast.ClassDef)
-    bases = ", ".join(ast.unparse(base) for base in tree.bases)
+    bases = ", ".join(
+        ast.unparse(base) for base in tree.bases if ast.unparse(base) not in _hidden_bases(name)
+    )
     yield from (f"### `{name}`", "")
     if bases:
         yield from (f"Base: `{bases}`.", "")
+    bodies = [tree.body, *(_class_body(base) for base in _hidden_bases(name).values())]
     members = [
-        node for node in tree.body if isinstance(node, Function) and not node.name.startswith("_")
+        node
+        for body in bodies
+        for node in body
+        if isinstance(node, Function) and not node.name.startswith("_")
     ]
     for node in tree.body:
         if (
@@ -110,6 +116,22 @@ def _class(name: str) -> Iterator[str]:
     yield from _text(ast.get_docstring(tree))
     for node in members:
         yield from _function(node, 4)
+
+
+def _hidden_bases(name: str) -> dict[str, type]:
+    """Bases of ours without a public name: their methods are those of the class."""
+    bases = getattr(hermetic, name).__bases__
+    return {
+        base.__name__: base
+        for base in bases
+        if base.__module__.startswith("hermetic.") and base.__name__ not in hermetic.__all__
+    }
+
+
+def _class_body(base: type) -> list[ast.stmt]:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    return tree.body
 
 
 def _function(node: ast.stmt, level: int) -> Iterator[str]:

@@ -14,7 +14,8 @@ from hermetic.contract.errors import (
 from hermetic.link import answers
 from hermetic.link.calls import Call, Following
 from hermetic.link.connection import Misbehaved
-from hermetic.link.link import Abandoned, Link, ResidentGone, Stalled
+from hermetic.link.failures import Abandoned, ResidentGone, Stalled
+from hermetic.link.link import Link
 from hermetic.link.wire import pack_frame
 from hermetic.resident.wire.frames import CREDIT, ERROR, EVENT, REPLY
 from tests.link.fake_resident import FakeResident

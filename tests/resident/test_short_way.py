@@ -12,7 +12,7 @@ import pytest
 
 import hermetic
 from hermetic.resident.shells.command import Redefinitions
-from hermetic.resident.shells.orders import read_names
+from hermetic.resident.shells.reports import read_names
 
 WAY = 'echo "${__h[4]}"'  # of the order that brought this text: 0 for a short one, else its letter
 

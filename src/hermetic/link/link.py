@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from hermetic.contract.errors import EnvironmentUnavailable, State, Unreachable
+from hermetic.contract.errors import EnvironmentUnavailable, Unreachable
 from hermetic.contract.limits import (
     ABANDONED,
     GRACE,
@@ -27,6 +27,7 @@ from hermetic.contract.limits import (
 from hermetic.link import answers
 from hermetic.link.calls import Call, Viewing
 from hermetic.link.connection import Connection, Misbehaved, Silent, Unanswered
+from hermetic.link.failures import Abandoned, BrokenOff, GivenUp, ResidentGone, Stalled
 from hermetic.link.keepalive import KeepAlive
 from hermetic.link.wire import MALFORMED, Frame, pack_frame
 from hermetic.resident.wire.frames import CANCEL, ERROR, EVENT, REPLY, FrameError
@@ -43,55 +44,6 @@ LOOK = 1.0  # seconds between two checks for overdue answers
 ENDED_BY_US = "the environment was closed"
 # after a connection was lost: the resident has ended
 GONE = (ConnectionRefusedError, FileNotFoundError)
-
-
-class ResidentGone(EnvironmentUnavailable):
-    """The resident ended while a request was open; `reason` names the evidence."""
-
-    def __init__(self, reason: str, *, environment: str = "") -> None:
-        super().__init__(
-            f"environment {environment} is gone: {reason}; open a new one", environment=environment
-        )
-        self.reason = reason
-
-
-class GivenUp(ResidentGone, Unreachable):
-    """Reconnecting to the resident failed until the retries ended."""
-
-    def __init__(self, reason: str, *, environment: str = "", state: State = "broken") -> None:
-        Unreachable.__init__(
-            self,
-            f"environment {environment} cannot be reached: {reason}; attach to it again when the way is mended",
-            environment=environment,
-            state=state,
-        )
-        self.reason = reason
-
-
-class Stalled(ResidentGone, Unreachable):
-    """The resident does not answer and the request timed out here; it may still be executed."""
-
-    def __init__(self, *, environment: str = "", was_sent: bool = True) -> None:
-        self.reason = (
-            "its resident does not answer: it is stopped or traced, or does not get to run"
-        )
-        done = "what was asked may still be done, or not" if was_sent else "nothing was sent"
-        advice = f"wait and try again, or end it from outside: hermetic rm {environment}"
-        message = f"environment {environment} is stalled: {self.reason}; {done}; {advice}"
-        Unreachable.__init__(self, message, environment=environment, state="stalled")
-
-
-class Abandoned(ResidentGone, Unreachable):
-    """The resident answers other requests, but not this overdue one."""
-
-    def __init__(self, op: object, *, environment: str = "") -> None:
-        self.reason = f"its resident answers, but not {op!r}, whose time is long over"
-        message = f"environment {environment}: {self.reason}; it may still be done, or not; reset the session, or end it"
-        Unreachable.__init__(self, message, environment=environment, state="stalled")
-
-
-class BrokenOff(EnvironmentUnavailable):
-    """The connection broke during a request that is not idempotent; it may have been executed."""
 
 
 class Link:

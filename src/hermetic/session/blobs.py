@@ -9,7 +9,8 @@ from typing import TypeVar
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import FRAME_BODY
 from hermetic.link import answers
-from hermetic.link.link import BrokenOff, Link
+from hermetic.link.failures import BrokenOff
+from hermetic.link.link import Link
 
 R = TypeVar("R")
 

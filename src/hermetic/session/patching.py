@@ -15,7 +15,7 @@ from hermetic.contract.edits import Change, Oversight, Patched
 from hermetic.contract.errors import EditRefused, ExecutionError, FileChanged
 from hermetic.contract.files import Bounds, FileChange, FileContent, Written
 from hermetic.contract.limits import PATCH_DIFF, PATCH_TRIES, PATCHED_FILE, PATCHED_FILES
-from hermetic.link.link import BrokenOff
+from hermetic.link.failures import BrokenOff
 from hermetic.session.files import Files
 from hermetic.tools.edits.diff import within
 from hermetic.tools.edits.encoding import decode

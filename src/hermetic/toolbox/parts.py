@@ -18,7 +18,7 @@ from hermetic.contract.errors import EnvironmentUnavailable, NotPermitted
 from hermetic.contract.limits import RESULT, RESULT_PREVIEW
 from hermetic.contract.tool import DEFAULT_TASK, Fields, Tool
 from hermetic.fleet.fleet import Borrow, Fleet, directory_elsewhere, ids_of, is_lost, serve_tools
-from hermetic.link.link import ResidentGone
+from hermetic.link.failures import ResidentGone
 from hermetic.redaction.known_secrets import KnownSecret
 from hermetic.redaction.redactor import Redactor
 from hermetic.registry.holds import held, holds_path

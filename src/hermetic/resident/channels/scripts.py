@@ -21,7 +21,8 @@ from ..life.fast_stdlib import deque, signal
 from ..limits import SCRIPT_MODULES, SPARE_INTERPRETER
 from ..processes import tree
 from ..processes.job import StartOptions, ending_of
-from ..processes.process import Process, find_program, spawn
+from ..processes.posix_spawn import find_program
+from ..processes.process import Process, spawn
 from ..processes.stdin_writer import StdinWriter
 from ..wire import stream
 

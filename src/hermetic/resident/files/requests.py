@@ -8,7 +8,7 @@ import stat
 from ..lazy import Lazy
 from ..life.server import nothing
 from ..limits import FILE_AT_ONCE, FILE_SCAN, LONGEST_SEARCH, PATCHED_FILES, SCAN_BLOCK, SCANS
-from ..processes.process import find_program
+from ..processes.posix_spawn import find_program
 from ..wire import fields as take
 from ..wire import frames
 from ..wire.fields import Refusal, invalid, parse

@@ -13,12 +13,15 @@ from ..processes import tree
 from ..processes.cgroup import MemoryKills, ProcessQuota
 from ..processes.descriptor_limit import ProcessTags
 from ..processes.ended_jobs import Retention, leftover_counts
-from ..processes.process import Process, find_program
+from ..processes.process import Process
 from ..shells.command import Command
-from ..shells.orders import Orders, read_report
+from ..shells.exports import existing_cwd_of
+from ..shells.orders import Orders
+from ..shells.reports import read_report
 from ..shells.session import Session
 from ..shells.shell import HeldDescriptors
 from ..wire.fields import Refusal, advised, invalid
+from .bash import find_bash
 from .holder import await_holder, start_holder
 
 TYPE_CHECKING = False
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from ..processes.descriptor_limit import DescriptorLimit
     from ..processes.job import Job, StartOptions
     from ..processes.posix_spawn import Spawner
-    from ..shells.orders import Report
+    from ..shells.reports import Report
     from ..shells.shell import Shell
     from ..wire.frames import Fields
     from .loop import Loop
@@ -37,10 +40,6 @@ if TYPE_CHECKING:
 
 HOLDER_SECONDS = 0.5  # before the next attempt to start a holder
 ADOPTION_SECONDS = 0.002  # before the second check of whether the parent of a fork has exited
-OLDEST_BASH = (4, 4)
-PIECE = 1 << 16  # of a bash that is searched
-BASH_VERSION = b"@(#)Bash version "  # stands before its version in a bash
-BIN_BASH = "/bin/bash"  # where an opener puts its own if there is none
 EVENT_BYTES = 4096  # of one read from the event pipe, which holds sixteen times as much
 
 
@@ -69,14 +68,6 @@ def _new_pipe() -> tuple[int, int]:
 
 class MissingDirectory(OSError):
     """The cwd is missing and cannot be created."""
-
-
-class NoBash(OSError):
-    """There is no bash on PATH."""
-
-
-class OldBash(OSError):
-    """The bash on PATH is too old for our sessions."""
 
 
 class Resident:
@@ -353,11 +344,11 @@ class Resident:
         """An absolute path: `~` is the session's HOME, and relative paths start at its cwd."""
         if path == "~" or path.startswith("~/"):
             path = self.environ.get("HOME", "/") + path[1:]
-        return path if path.startswith("/") else os.path.join(session.existing_cwd()[0], path)
+        return path if path.startswith("/") else os.path.join(existing_cwd_of(session)[0], path)
 
     def resolve_cwd(self, session: Session, cwd: str | None) -> str:
         if cwd is None:
-            return session.existing_cwd()[0]
+            return existing_cwd_of(session)[0]
         path = self.resolve_path(session, cwd)
         if not os.path.isdir(path) or not os.access(path, os.X_OK):
             what = "is not a directory" if os.path.exists(path) else "does not exist"
@@ -506,34 +497,3 @@ class Resident:
         ours |= self.scripts.pids()
         ours.add(self.holder)
         return any(pid not in ours for pid in self.everything())
-
-
-def find_bash(chosen: str, path: str) -> str:
-    """The chosen bash, else the one on PATH. Raises NoBash, OldBash: an opener can bring one along."""
-    found = find_program("bash", path)
-    # An empty file is what an engine left as the mount point of a bash that was brought along.
-    if chosen != BIN_BASH and (not os.path.isabs(found) or not os.path.getsize(found)):
-        raise NoBash("no bash on PATH there, which is %s" % path)
-    if not chosen:
-        version = bash_version(found).split(b".")
-        if len(version) > 1 and tuple(map(int, version[:2])) < OLDEST_BASH:
-            raise OldBash(
-                "%s is older than version %d.%d" % (found, OLDEST_BASH[0], OLDEST_BASH[1])
-            )
-    return chosen or found
-
-
-def bash_version(path: str) -> bytes:
-    """The start of the version that a bash has in its file, empty if it is not found.
-
-    Faster than running it.
-    """
-    fd, at = os.open(path, os.O_RDONLY | os.O_CLOEXEC), 0
-    try:
-        while data := os.pread(fd, PIECE, at):  # the whole file at once takes five times as long
-            if (found := data.find(BASH_VERSION)) >= 0:
-                return os.pread(fd, 8, at + found + len(BASH_VERSION))
-            at += PIECE - len(BASH_VERSION)
-    finally:
-        os.close(fd)
-    return b""

@@ -73,3 +73,12 @@ def _check(error: int) -> None:
 def _array(words: Sequence[bytes]) -> object:
     """A C array of texts, with a null pointer at its end."""
     return (ctypes.c_char_p * (len(words) + 1))(*words)
+
+
+def find_program(name: str, path: str) -> str:
+    """Path of a program, or its plain name: running that then fails with a clear error."""
+    for folder in path.split(os.pathsep):
+        candidate = os.path.join(folder, name)
+        if folder and os.access(candidate, os.X_OK) and os.path.isfile(candidate):
+            return candidate
+    return name

@@ -195,15 +195,6 @@ class Process(Job):
             self.rows, self.cols = rows, cols
 
 
-def find_program(name: str, path: str) -> str:
-    """Path of a program, or its plain name: running that then fails with a clear error."""
-    for folder in path.split(os.pathsep):
-        candidate = os.path.join(folder, name)
-        if folder and os.access(candidate, os.X_OK) and os.path.isfile(candidate):
-            return candidate
-    return name
-
-
 def set_size(fd: int, rows: int, cols: int) -> None:
     fcntl.ioctl(fd, TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 

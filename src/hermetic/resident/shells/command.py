@@ -11,7 +11,8 @@ from ..processes.job import Drain, Job, ending_of
 from ..processes.tree import children
 from ..processes.unnamed import in_memory, sealed
 from ..wire.fields import advised
-from .orders import CommandText, can_be_followed, long_order, plain_order, read_traps, short_order
+from .orders import CommandText, can_be_followed, long_order, plain_order, short_order
+from .reports import read_traps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -285,3 +286,32 @@ class Command(Job):
         if self.options.stdin_fd is not None:
             os.close(self.options.stdin_fd)
             self.options.stdin_fd = None
+
+
+def choose_verb(session: Session, command: Command, shell: Shell) -> bytes:
+    """T for a text whose traps and traces must be exact, R for a quick one, Q for the rest."""
+    redefinitions, is_primary = session.redefinitions, shell is session.primary
+    last_word = redefinitions.last_word(command.text) if is_primary else None
+    command.is_plain, command.last_word = last_word is not None, last_word or b""
+    redefinitions.has_trace_fd |= b"XTRACEFD" in command.text
+    is_exact = bool(shell.held_traps) or redefinitions.has_trace_fd
+    if is_exact or (not command.is_plain and may_change_shell(command.text)):
+        if is_primary and not command.is_plain:
+            learn(session, command)
+        # T needs `command exec`, the only form whose redirections persist: not if a function
+        # shadows `command`.
+        return b"T" if b"command" not in redefinitions.names else b"Q"
+    is_ready = is_primary and session.has_null_stdin and shell.has_run
+    # A standby that is not forked yet would inherit the tag, and be ended with this command.
+    is_quick = is_ready and command.is_simple and not (session.pool.pending or shell.is_traced)
+    tags = session.resident.process_tags
+    return b"R" if is_quick and tags.apply_to(shell.pid, command.number) else b"Q"
+
+
+def learn(session: Session, command: Command) -> None:
+    """Notes what the text of a command for the primary shell may redefine."""
+    if command.shell is not None and not session.redefinitions.keeps_traps(command.text):
+        command.shell.may_have_changed_traps()
+    session.redefinitions.learn(command.text)
+    # it may lower the limit that holds the tag
+    session.is_untagged = session.is_untagged or b"ulimit" in command.text

@@ -1,16 +1,19 @@
-"""State reports of a session's shell: exported variables and all definitions."""
+"""What a session's shell has: exported variables, all definitions, its directory and its stdin."""
 
 from __future__ import annotations
 
 import os
 
-from .orders import DEFINITIONS, EXPORTS
+from .orders import DEFINITIONS, EXPORTS, short_order
+from .proc_state import existing_cwd, has_null_stdin, nearest_existing
+from .state import cd_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .orders import StateReport
+    from .command import Command
+    from .reports import StateReport
     from .session import Session
     from .shell import Shell
 
@@ -165,3 +168,47 @@ def _unquote(data: bytes, at: int) -> tuple[bytes, int]:
         else:
             out += code
     return bytes(out), at + 1
+
+
+def cwd_of(session: Session) -> str:
+    """The primary shell's cwd, read from /proc; without one, where its next shell starts."""
+    primary = session.primary
+    if primary is not None and primary.pid is not None and not session.is_starting:
+        try:
+            return os.readlink("/proc/%d/cwd" % primary.pid)
+        except OSError:
+            pass
+    return session.base_cwd
+
+
+def existing_cwd_of(session: Session) -> tuple[str, str | None]:
+    """The next command's cwd; if it was removed, its nearest existing ancestor and the removed
+    path.
+    """
+    primary = session.primary
+    return existing_cwd(session.cwd, primary.pid if primary is not None else None)
+
+
+def leave_removed_cwd(session: Session, command: Command) -> str:
+    """The cwd for a command. A removed one is left for its nearest existing ancestor, with a note."""
+    cwd, lost = existing_cwd_of(session)
+    if lost is not None:
+        return_to_existing(session, lost, command.notes)
+    return cwd
+
+
+def return_to_existing(session: Session, lost: str, notes: list[str]) -> None:
+    """Moves the primary shell to the nearest existing ancestor of a directory."""
+    cwd = nearest_existing(lost)
+    if session.primary is not None and cwd != lost:
+        session.primary.send(*short_order(0, session.resident.null, cd_command(cwd), []))
+        notes.append("cwd fell back to %s: %s no longer exists" % (cwd, lost))
+
+
+def check_stdin(session: Session) -> None:
+    """Checks the idle primary shell's stdin: a command may have changed it, for example with exec in
+    a function.
+    """
+    shell = session.primary
+    if shell and shell.pid is not None and shell.fd is not None and shell.command is None:
+        session.has_null_stdin = has_null_stdin(shell.pid, shell.fd)

@@ -14,7 +14,7 @@ from .state import reload_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .orders import StateReport
+    from .reports import StateReport
     from .session import Session
     from .shell import Shell
 

@@ -35,12 +35,10 @@ if TYPE_CHECKING:
 LINES = 24
 OUTER_LINES = 8
 INNER_LINES = 1024
-STATUSES = 64  # kept for the next command, of one pipeline
 # Set only while a command's text runs: these traps would fire for our own commands.
 HELD_TRAPS = (b"DEBUG", b"ERR", b"RETURN", b"CHLD", b"EXIT")
 # builtins that a report needs
 _REPORTING = b"declare alias export printf umask ulimit complete shopt pwd"
-_END_OF_REPORT = b"\0."
 _NAMES = b" ".join(HELD_TRAPS)
 # Follows a command's text. If that may have set a trace or a DEBUG trap, their output is hidden.
 _SAVE = b"__h[5]=$?\\ ${PIPESTATUS[@]} __h[6]=$_"
@@ -72,9 +70,6 @@ _ALONE = b"POSIXLY_CORRECT=1 \\trap -p >|%%s&&\\trap - %s&&\\set +xvefu&&" % _NA
 _OPEN_END = pattern(
     rb"(?:[&|\\]|\(\s*\)|#[^\n]*|\b(?:for|select|function|coproc|time)\s+\S+|!)\s*$"
 )
-_DISABLED = pattern(rb"(?:enable -n \S+\n)*")
-_ALIAS = pattern(rb"alias (?:-- )?([^\s=]+)=(?:'[^']*'|\\')*\n")
-_TRAP = pattern(rb"trap -- (-|(?:'[^']*'|\\')+) (?:SIG)?([A-Z0-9+-]+)\n")
 
 
 def quote(data: bytes) -> bytes:
@@ -94,63 +89,6 @@ def can_be_followed(text: bytes) -> bool:
     """
     is_closed = not is_unclosed(text) and text.count(b"case") <= text.count(b"esac")
     return is_closed and b"<<" not in text and _OPEN_END.search(text) is None
-
-
-def read_traps(data: bytes) -> dict[bytes, bytes] | None:
-    """Signal → trap body, from the output of `trap -p`; None if it holds anything else."""
-    found, rest = _take_traps(data)
-    return None if rest else found
-
-
-class StateReport:
-    """State that a shell reported about itself.
-
-    Raises ValueError for anything that bash does not print.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        first, _, rest = data.partition(b"\0")
-        self.traps, disabled = _take_traps(first)
-        if not (_DISABLED.fullmatch(disabled) and rest.endswith(_END_OF_REPORT)):
-            raise ValueError("not what bash prints")
-        self.disabled = disabled.splitlines()
-        self.text = rest[: -len(_END_OF_REPORT)]
-
-
-def read_names(data: bytes) -> set[bytes]:
-    """The names of functions and aliases, from the output of `NAMES`.
-
-    Raises ValueError for anything else.
-    """
-    functions, _, aliases = data.partition(b"\0")
-    names, at = {line.split(b" ", 2)[-1] for line in functions.splitlines()}, 0
-    while (line := _ALIAS.match(aliases, at)) is not None:
-        names.add(line.group(1))
-        at = line.end()
-    if at < len(aliases):
-        raise ValueError("not what bash prints")
-    return names
-
-
-def _take_traps(data: bytes) -> tuple[dict[bytes, bytes], bytes]:
-    """The traps at the beginning of the data, and the rest."""
-    found: dict[bytes, bytes] = {}
-    at = 0
-    while (line := _TRAP.match(data, at)) is not None:
-        word, name = line.group(1), line.group(2)
-        if word != b"-":
-            found[name] = b"".join(b"'" if part == b"\\'" else part[1:-1] for part in _parts(word))
-        at = line.end()
-    return found, data[at:]
-
-
-def _parts(word: bytes) -> list[bytes]:
-    parts, at = [], 0
-    while at < len(word):
-        end = at + 2 if word[at : at + 1] == b"\\" else word.index(b"'", at + 1) + 1
-        parts.append(word[at:end])
-        at = end
-    return parts
 
 
 def pipestatus_expression(statuses: list[int]) -> bytes:
@@ -185,31 +123,6 @@ def long_order(number: int, code: int, verb: bytes) -> tuple[bytes, ...]:
 def fork_order(number: int, standby: Shell) -> tuple[bytes, ...]:
     """An order to fork a standby of a shell whose traps are known."""
     return b"16", b"%d" % number, standby.name, b"", b"-" if b"m" in standby.flags else b"+", b""
-
-
-class Report:
-    """One report of a shell that is ready for its next order."""
-
-    def __init__(
-        self, name: bytes, pid: int, number: int, flags: bytes, status: int, statuses: list[int]
-    ) -> None:
-        self.name, self.pid, self.number = name, pid, number
-        self.flags, self.status, self.statuses = flags, status, statuses
-
-
-def read_report(record: bytes) -> Report | None:
-    """The report in a record; None for anything else. Any process can write to the event pipe."""
-    fields = record.split(b" ")
-    flags = fields.pop(3) if len(fields) > 4 else b""
-    if not (flags.isalpha() and b"".join(fields).isdigit()):
-        return None
-    try:
-        pid, number, status, *statuses = map(int, fields[1:])
-    except ValueError:  # an empty field
-        return None
-    return Report(
-        fields[0], pid, number, flags, status & 255, [word & 255 for word in statuses[:STATUSES]]
-    )
 
 
 class Orders:

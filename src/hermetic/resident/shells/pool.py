@@ -13,7 +13,8 @@ from ..limits import STANDBY_READY, STANDBYS
 from ..processes.tree import is_gone, send
 from ..processes.unnamed import in_memory, sealed
 from . import traps
-from .orders import StateReport, fork_order, long_order, quote, read_names, short_order
+from .orders import fork_order, long_order, quote, short_order
+from .reports import StateReport, read_names
 from .shell import Shell
 
 TYPE_CHECKING = False

@@ -8,8 +8,6 @@ commit and rollback: a command that ends its shell leaves the state as it was be
 
 from __future__ import annotations
 
-import os
-
 from ..life.fast_stdlib import deque, signal
 from ..life.loop import Waiters
 from ..limits import LARGE_COMMAND, NESTING
@@ -17,22 +15,21 @@ from ..processes.job import ending_of
 from ..processes.process import spawn_bash
 from ..processes.tree import children, is_reaped, send
 from . import traps
-from .command import Redefinitions, may_change_shell
-from .exports import Exports
+from .command import Redefinitions, choose_verb, learn
+from .exports import Exports, check_stdin, cwd_of, leave_removed_cwd, return_to_existing
 from .first_shell import FirstShell
 from .move import Move
-from .orders import is_unclosed, short_order
+from .orders import is_unclosed
 from .parallel import FRESH, PARALLEL, ParallelShells
 from .pool import ShellPool
-from .proc_state import existing_cwd, has_null_stdin, nearest_existing
-from .state import can_move, cd_command
+from .state import can_move
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..life.resident import Resident
     from ..processes.job import Ending
     from .command import Command
-    from .orders import Report
+    from .reports import Report
     from .shell import Shell
 
 NO_STANDBY = "a command that ends its shell takes the state back further than itself"
@@ -84,13 +81,7 @@ class Session:
     @property
     def cwd(self) -> str:
         """The directory in which the next command starts, read from /proc."""
-        primary = self.primary
-        if primary is not None and primary.pid is not None and not self.is_starting:
-            try:
-                return os.readlink("/proc/%d/cwd" % primary.pid)
-            except OSError:
-                pass
-        return self.base_cwd
+        return cwd_of(self)
 
     # -- starting
     def spawn(self, login: bool, state_fd: int | None = None) -> Shell:
@@ -187,7 +178,7 @@ class Session:
                 self._order_standby(shell)
             if not self.has_standby:
                 command.notes.append("no standby: %s; %s" % (self.shortage, NO_STANDBY))
-            cwd = command.left_cwd = self._repair_cwd(command)
+            cwd = command.left_cwd = leave_removed_cwd(self, command)
             # it was sent before, to a shell that was lost too
             if LOST in self.notes and EARLIER in command.notes:
                 command.notes.remove(EARLIER)
@@ -197,7 +188,7 @@ class Session:
             cwd = self.cwd
             command.notes += [PARALLEL, FRESH] if shell.depth == 0 else [PARALLEL]
         command.cwd = command.options.cwd or cwd
-        verb = self._verb(command, shell)
+        verb = choose_verb(self, command, shell)
         fields = command.open(verb, shell)
         command.shell, shell.command = shell, command
         command.pid = shell.pid
@@ -205,72 +196,12 @@ class Session:
         # The command runs by now. The analysis of its text is needed at its end.
         shell.has_run = True
         if shell is self.primary and not command.is_plain:
-            self._learn(command)
+            learn(self, command)
         command.listen_soon()
         if not self.pool.pending:
             self.loop.spin_policy.expect_answer()
         if command.has_yielded:
             self.yield_command(command)
-
-    def _verb(self, command: Command, shell: Shell) -> bytes:
-        last_word = self.redefinitions.last_word(command.text) if shell is self.primary else None
-        command.is_plain, command.last_word = last_word is not None, last_word or b""
-        # T needs `command exec`, the only form whose redirections persist: not if a function
-        # shadows `command`.
-        self.redefinitions.has_trace_fd |= b"XTRACEFD" in command.text
-        is_exact = bool(shell.held_traps) or self.redefinitions.has_trace_fd
-        if is_exact or (not command.is_plain and may_change_shell(command.text)):
-            if shell is self.primary and not command.is_plain:
-                self._learn(command)
-            return b"T" if b"command" not in self.redefinitions.names else b"Q"
-        is_ready = shell is self.primary and self.has_null_stdin and shell.has_run
-        # A standby that is not forked yet would inherit the tag, and be ended with this command.
-        is_quick = is_ready and command.is_simple and not (self.pool.pending or shell.is_traced)
-        return (
-            b"R"
-            if is_quick and self.resident.process_tags.apply_to(shell.pid, command.number)
-            else b"Q"
-        )
-
-    def _learn(self, command: Command) -> None:
-        if command.shell is not None and not self.redefinitions.keeps_traps(command.text):
-            command.shell.may_have_changed_traps()
-        self.redefinitions.learn(command.text)
-        # it may lower the limit that holds the tag
-        self.is_untagged = self.is_untagged or b"ulimit" in command.text
-
-    def _check_stdin(self) -> None:
-        """Checks the primary shell's stdin: a command may have changed it, for example with exec in
-        a function.
-        """
-        primary = self.primary
-        if (
-            primary is not None
-            and primary.pid is not None
-            and primary.fd is not None
-            and primary.command is None
-        ):
-            self.has_null_stdin = has_null_stdin(primary.pid, primary.fd)
-
-    def existing_cwd(self) -> tuple[str, str | None]:
-        """The next command's cwd; if it was removed, its nearest existing ancestor and the removed
-        path.
-        """
-        return existing_cwd(self.cwd, self.primary.pid if self.primary is not None else None)
-
-    def _repair_cwd(self, command: Command) -> str:
-        """Leaves a removed cwd for its nearest existing ancestor, and adds a note."""
-        cwd, lost = self.existing_cwd()
-        if lost is not None:
-            self._fall_back(lost, command.notes)
-        return cwd
-
-    def _fall_back(self, lost: str, notes: list[str]) -> None:
-        """Moves the primary shell to the nearest existing ancestor of a directory."""
-        cwd = nearest_existing(lost)
-        if self.primary is not None and cwd != lost:
-            self.primary.send(*short_order(0, self.resident.null, cd_command(cwd), []))
-            notes.append("cwd fell back to %s: %s no longer exists" % (cwd, lost))
 
     # -- reports
     def reported(self, shell: Shell, report: Report) -> None:
@@ -338,7 +269,7 @@ class Session:
         self.must_move = self.must_move or (ending[1] != 0 and is_unclosed(command.text))
         self.move_soon = self.move_soon or self.must_move or len(command.text) > LARGE_COMMAND
         if command.options.cwd is not None and self.cwd != command.left_cwd:
-            self._fall_back(command.left_cwd, self.notes)
+            return_to_existing(self, command.left_cwd, self.notes)
         self._settle_idle()
         self.resident.pipes.prepare()
         if not self.pool.pending:
@@ -357,7 +288,7 @@ class Session:
         ):
             return
         if not self.has_null_stdin:
-            self.loop.call_before_sleep(self._check_stdin)  # off the next command's path
+            self.loop.call_before_sleep(lambda: check_stdin(self))  # off the next command's path
         # Before a standby is ordered: during the fork the primary shell has a child, and could not
         # be moved.
         if (
@@ -426,20 +357,15 @@ class Session:
         self.when_primary.notify()
         self.has_standby = self.has_null_stdin = False
         self.exports.changed()
-        if not self.resident.has_subreaper:
-            # a standby is not our child: its death would go unnoticed
-            self.move = Move(self, self.primary, must=True)
-        elif (
-            self.primary.depth > 2 * NESTING
-            and self.move is None
-            and can_move(self.primary.pid or 0)
-        ):
-            # several exits in a row left no idle time for it
-            self.move = Move(self, self.primary, must=True)
+        # several exits in a row left no idle time for it
+        is_deep = self.move is None and standby.depth > 2 * NESTING and can_move(standby.pid or 0)
+        # without a subreaper a standby is not our child: its death would go unnoticed
+        if is_deep or not self.resident.has_subreaper:
+            self.move = Move(self, standby, must=True)
         if self.resident.has_subreaper and self.resident.sweeps:
             self.needs_standby = True
         elif self.resident.has_subreaper:
-            self._order_standby(self.primary)
+            self._order_standby(standby)
         return True
 
     # -- deaths
@@ -476,10 +402,7 @@ class Session:
         self.advance()
 
     def _wait_again(self, command: Command) -> None:
-        """Requeues a command whose shell died before it read the order.
-
-        Unread bytes in the channel prove it.
-        """
+        """Requeues a command whose shell never read the order: bytes left in its channel prove it."""
         command.shell = None
         self.waiting.appendleft(command)
 

@@ -6,8 +6,12 @@ import os
 
 from ..life.fast_stdlib import pattern
 from ..processes.tree import children
-from .orders import LIMITS, StateReport, quote
+from .orders import LIMITS, quote
 from .proc_state import is_closed_on_exec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .reports import StateReport
 
 # Read-only or set by bash itself: an assignment fails or has no meaning in another process.
 _NOT_CARRIED = frozenset(

@@ -10,7 +10,7 @@ from .orders import HELD_TRAPS, short_order
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .command import Command
-    from .orders import Report
+    from .reports import Report
     from .session import Session
     from .shell import Shell
 

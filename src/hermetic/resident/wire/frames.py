@@ -26,7 +26,8 @@ MAX_FRAME = FRAME_BODY + (1 << 16)
 REQUEST, REPLY, ERROR, EVENT, CREDIT, CANCEL = 1, 2, 3, 4, 5, 6
 
 PREFIX = struct.Struct(">IH")
-_COPIED = 1 << 16  # bytes: longest body that is copied behind its header, to be sent at once
+# Longest body that is copied behind its header, so that both are sent at once.
+_COPIED = 1 << 16
 _FLOAT = struct.Struct(">Bd")
 
 

@@ -19,7 +19,8 @@ from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
 from hermetic.contract.limits import SYNC_BACK, SYNC_PAUSE, SYNC_TRIES
 from hermetic.environments.profile import CACHES, INSIDE, SKILLS
-from hermetic.link.link import Link, ResidentGone
+from hermetic.link.failures import ResidentGone
+from hermetic.link.link import Link
 from hermetic.registry.private import spool_base
 from hermetic.registry.records import Records
 from hermetic.session.files import Files

@@ -14,7 +14,7 @@ import pytest
 from hermetic import hermes
 from hermetic.contract.tool import Fields
 from hermetic.hermes import process_registry as registry
-from hermetic.hermes.processes import ProcessSession
+from hermetic.hermes.process_session import ProcessSession
 from tests.cli.program import eventually
 from tests.environments.engines import need_engine, ours
 from tests.programs import need_variable

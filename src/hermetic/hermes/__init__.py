@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from hermetic.hermes.environments import LocalEnvironment as LocalEnvironment
     from hermetic.hermes.environments import SingularityEnvironment as SingularityEnvironment
     from hermetic.hermes.environments import SSHEnvironment as SSHEnvironment
+    from hermetic.hermes.process_session import ProcessSession as ProcessSession
     from hermetic.hermes.processes import ProcessRegistry as ProcessRegistry
-    from hermetic.hermes.processes import ProcessSession as ProcessSession
     from hermetic.hermes.processes import process_registry as process_registry
     from hermetic.hermes.terminal import check_terminal_requirements as check_terminal_requirements
     from hermetic.hermes.terminal import cleanup_all_environments as cleanup_all_environments
@@ -54,7 +54,8 @@ _HOMES = {
     "code": "build_execute_code_schema execute_code generate_hermes_tools_module",
     "containers": "find_docker reap_orphan_containers",
     "environments": "DockerEnvironment LocalEnvironment SSHEnvironment SingularityEnvironment",
-    "processes": "ProcessRegistry ProcessSession process_registry",
+    "process_session": "ProcessSession",
+    "processes": "ProcessRegistry process_registry",
     "terminal": "check_terminal_requirements cleanup_all_environments cleanup_vm clear_task_env_overrides "
     "get_active_environments_info register_task_env_overrides set_approval_callback set_interrupt_event "
     "set_sudo_password_callback terminal_tool",

@@ -7,7 +7,6 @@ import os
 import queue
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from hermetic.contract.errors import ExecutionError
@@ -17,46 +16,13 @@ from hermetic.hermes.base import BaseEnvironment
 from hermetic.hermes.handles import HandleProcess
 from hermetic.hermes.host import Host
 from hermetic.hermes.notices import KINDS, NoticeGate, event_of
+from hermetic.hermes.process_session import BUFFER, ProcessSession
 from hermetic.hermes.shared import shared
 
-BUFFER = 200_000  # characters of output in a session record
 LINES = 200  # of a log
 MOST = 64  # sessions; the oldest ended ones are forgotten
 SHOWN = 200  # characters of a command or of output in a list
 FOUND_AGAIN = "started by an earlier process, and found again with its output"
-
-
-@dataclass
-class ProcessSession:
-    """A background process as it was last seen."""
-
-    id: str
-    command: str
-    task_id: str = ""
-    session_key: str = ""
-    pid: int | None = None
-    cwd: str | None = None
-    started_at: float = 0.0  # seconds since 1970
-    exited: bool = False
-    exit_code: int | None = None
-    completion_reason: str = "exited"
-    termination_source: str = ""
-    output_buffer: str = ""
-    detached: bool = False  # started by another process
-    pid_scope: str = "host"  # or "sandbox"
-    env_ref: Any = None  # the environment object it was started with
-    notify_on_complete: bool = False
-    watch_patterns: list[str] = field(default_factory=list)
-    watcher_interval: int = 0  # seconds; 0: nothing watches it
-    watcher_platform: str = ""  # of the gateway's conversation, as are the next ones
-    watcher_chat_id: str = ""
-    watcher_user_id: str = ""
-    watcher_user_name: str = ""
-    watcher_thread_id: str = ""
-    watcher_message_id: str = ""
-    act: Callable[..., Fields] = field(
-        default=lambda action, **given: {}, repr=False, compare=False
-    )
 
 
 class ProcessRegistry:
@@ -167,7 +133,7 @@ class ProcessRegistry:
         """The process as it is now; None for an unknown id."""
         session = self._sessions.get(session_id)
         if session is not None and not session.exited:
-            self._update(session, self._ask(session, "log", limit=BUFFER))
+            session.update(self._ask(session, "log", limit=BUFFER))
         return session
 
     def poll(self, session_id: str) -> Fields:
@@ -247,7 +213,7 @@ class ProcessRegistry:
         """Running and recently ended processes, of a task and of a session key where they are
         given.
         """
-        wanted = [one for one in self._sessions.values() if _is_of(one, task_id, session_key)]
+        wanted = [one for one in self._sessions.values() if one.is_of(task_id, session_key)]
         found = []
         for session in wanted:
             answer = self.poll(session.id)
@@ -472,7 +438,7 @@ class ProcessRegistry:
         if session is None:
             return {"status": "not_found", "error": f"No process with ID {session_id}"}
         answer = self._ask(session, action, **given)
-        self._update(session, answer)
+        session.update(answer)
         return answer
 
     def _ask(self, session: ProcessSession, action: str, **given: Any) -> Fields:
@@ -481,18 +447,6 @@ class ProcessRegistry:
         except ExecutionError as error:
             return {"status": "error", "error": str(error)}
 
-    def _update(self, session: ProcessSession, answer: Fields) -> None:
-        """Takes what an answer says of the process into its record."""
-        session.pid = answer.get("pid", session.pid)
-        if "exit_code" in answer and answer.get("completion_reason"):
-            session.exited, session.exit_code = True, answer["exit_code"]
-            session.completion_reason = answer["completion_reason"]
-            session.termination_source = answer.get(
-                "termination_source", session.termination_source
-            )
-        if "total_lines" in answer:
-            session.output_buffer = answer["output"][-BUFFER:]
-
 
 def _ending(answer: Fields) -> Fields:
     return {
@@ -500,15 +454,6 @@ def _ending(answer: Fields) -> Fields:
         "completion_reason": answer.get("completion_reason", "exited"),
         "termination_source": answer.get("termination_source", ""),
     }
-
-
-def _is_of(session: ProcessSession, task_id: str | None, session_key: str | None) -> bool:
-    if not task_id and not session_key:
-        return True
-    return bool(
-        (task_id and session.task_id == task_id)
-        or (session_key and session.session_key == session_key)
-    )
 
 
 process_registry = ProcessRegistry()

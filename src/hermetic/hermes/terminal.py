@@ -15,7 +15,8 @@ from hermetic.contract.limits import CHECK_INTERVAL
 from hermetic.contract.tool import DEFAULT_TASK, Fields
 from hermetic.environments import catalog
 from hermetic.hermes.notices import ROUTE, WATCHER_SECONDS
-from hermetic.hermes.processes import ProcessSession, process_registry
+from hermetic.hermes.process_session import ProcessSession
+from hermetic.hermes.processes import process_registry
 from hermetic.hermes.shared import ApprovalCallback, PasswordCallback, shared
 
 INTERRUPTED = "[Command interrupted]"

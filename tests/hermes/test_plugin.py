@@ -20,6 +20,7 @@ from hermetic.hermes import plugin
 from hermetic.hermes.agent import Executor
 from hermetic.hermes.agent_environment import AgentEnvironment
 from tests.environments.sshd import running
+from tests.hermes.signals import Point
 from tests.tools.terminal.test_sudo import PASSWORD, USER, let_in, user_with_password
 
 SECONDS = 60.0  # for what takes far less
@@ -303,9 +304,12 @@ def test_the_password_for_sudo_comes_from_the_threads_callback(
         executor.close()
 
 
-def test_an_interrupt_of_the_thread_ends_its_command(agent: Agent, executor: Executor) -> None:
-    threading.Timer(0.5, setattr, [agent, "is_interrupted", True]).start()
-    answer = run(executor, "echo before; sleep 600")
+def test_an_interrupt_of_the_thread_ends_its_command(
+    agent: Agent, executor: Executor, tmp_path: Path
+) -> None:
+    point = Point(tmp_path, lambda: setattr(agent, "is_interrupted", True))
+    answer = run(executor, f"echo before; {point.text}; sleep 600")
+    point.join()
     assert (answer["exit_code"], answer["output"]) == (130, "before\n")
 
 

@@ -3,9 +3,7 @@
 import inspect
 import json
 import tempfile
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from hermetic import hermes
 from hermetic.contract.tool import Fields
 from tests.environments.engines import need_engine, ours
 from tests.environments.sshd import running
+from tests.hermes.signals import Point
 from tests.programs import need_variable
 from tests.tools.terminal.test_sudo import PASSWORD, USER, let_in, user_with_password
 
@@ -165,18 +164,11 @@ def test_without_a_gateway_no_watcher_is_queued_for_a_notice() -> None:
 
 
 # -- interrupts
-def interrupted_after(seconds: float, call: Callable[[], Fields]) -> Fields:
-    timer = threading.Timer(seconds, hermes.set_interrupt_event, [True])
-    timer.start()
-    try:
-        return call()
-    finally:
-        timer.join()
-        hermes.set_interrupt_event(False)
-
-
-def test_an_interrupt_ends_running_commands_and_those_that_come() -> None:
-    answer = interrupted_after(0.5, lambda: run("echo before; sleep 600"))
+def test_an_interrupt_ends_running_commands_and_those_that_come(tmp_path: Path) -> None:
+    point = Point(tmp_path, lambda: hermes.set_interrupt_event(True))
+    answer = run(f"echo before; {point.text}; sleep 600")
+    point.join()
+    hermes.set_interrupt_event(False)
     assert answer["exit_code"] == 130
     assert answer["output"] == "before\n\n[Command interrupted]"
     hermes.set_interrupt_event(True)

@@ -80,3 +80,33 @@ def test_paths_outside_and_the_workspace_itself_are_left_out(repository: Path) -
         "[core]\nhooksPath = .\n[include]\npath = ../../outside\n"
     )
     assert named(repository) == []
+
+
+def test_repositories_in_a_workspace_are_found(tmp_path: Path) -> None:
+    """Of a workspace that is one itself, or none; a link in them is left out."""
+    for name in ("a", "b/c", "b/d/e"):
+        (tmp_path / name / ".git").mkdir(parents=True)
+    (tmp_path / "a/.git/config").write_text("[core]\nhooksPath = .husky\n")
+    (tmp_path / "b/c/.git/hooks").symlink_to(tmp_path)
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f/.git").write_text("gitdir: ../../elsewhere\n")
+    (tmp_path / "g").symlink_to(tmp_path / "a")
+    found = indirections(str(tmp_path))
+    settings = ("hooks/", "config", "config.worktree", "commondir", "gitdir")
+    assert {path for path in found if path.startswith("a/")} == {
+        *(f"a/.git/{name}" for name in settings),
+        "a/.husky/",
+    }
+    assert {path for path in found if not path.startswith("a/")} == {
+        *(f"b/c/.git/{name}" for name in settings[1:]),
+        "f/.git",
+    }
+
+
+def test_a_directory_of_very_many_entries_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        (tmp_path / str(number) / ".git").mkdir(parents=True)
+    monkeypatch.setattr("hermetic.environments.isolation.git_paths.MOST_ENTRIES", 3)
+    assert len({path.partition("/")[0] for path in indirections(str(tmp_path))}) == 3

@@ -165,6 +165,27 @@ async def test_nothing_that_git_is_led_to_can_be_changed(tmp_path: Path) -> None
     assert list((workspace / ".husky").iterdir()) == []
 
 
+async def test_repositories_in_the_workspace_keep_their_settings(tmp_path: Path) -> None:
+    git = need("git")
+    trees = [tmp_path / "one", tmp_path / "group/two"]
+    for tree in trees:
+        await run_program(git, "init", "-q", tree)
+    before = [(tree / ".git/config").read_bytes() for tree in trees]
+    async with sandbox(tmp_path) as environment:
+        worked = await environment.run(
+            "cd group/two && echo a > a && git add a && git -c user.name=n -c user.email=e commit -qm a && git status"
+        )
+        assert worked.exit_code == 0, worked.output
+        await environment.run(
+            "for d in one group/two; do echo x > $d/.git/hooks/pre-commit; echo x > $d/.git/config;"
+            " git -C $d config a.b c; echo ../../x > $d/.git/commondir; mv $d/.git $d/gone; done"
+        )
+    assert [(tree / ".git/config").read_bytes() for tree in trees] == before
+    for tree in trees:
+        assert "pre-commit" not in os.listdir(tree / ".git/hooks")
+        assert "commondir" not in os.listdir(tree / ".git")
+
+
 POINTERS = """
 cp -r .git/modules/lib evil; rm -f evil/config
 printf '[core]\\n\\tworktree = ../lib\\n\\thooksPath = .\\n' > evil/config

@@ -9,6 +9,8 @@ from contextlib import suppress
 
 MOST_REPOSITORIES = 200  # below .git/modules
 DEEPEST = 6  # names of submodules may hold slashes
+NESTED = 2  # directories deep, of a workspace with repositories in it
+MOST_ENTRIES = 5000  # looked at for them
 MOST_INCLUDED = 50  # files that configs include
 MOST_CONFIG = 1 << 20  # bytes
 
@@ -21,21 +23,55 @@ _PATH = re.compile(r"\s*(hookspath|fsmonitor|worktree|path)\s*=\s*(.*)", re.IGNO
 
 
 def indirections(workspace: str) -> list[str]:
-    """Relative paths in a workspace with a `.git` that git reads through it and through the user's
-    own settings.
+    """Relative paths in a workspace that git reads through its `.git`, through those of repositories
+    in it, and through the user's own settings.
     """
-    found, configs = [], []
-    for directory, names in _repositories(os.path.join(workspace, ".git")):
-        found += [os.path.join(directory, name) for name in names]
-        configs += [os.path.join(directory, name) for name in ("config", "config.worktree")]
-    for config in (*configs, *_user_configs()) if configs else ():
-        found += _named_in(config, workspace, [])
+    found = _read_through(workspace)
+    here = os.path.realpath(workspace)
+    for top in _nested(workspace):
+        found += [
+            path
+            for path in (*_read_through(top), *_existing(os.path.join(top, ".git")))
+            # a link cannot be protected
+            if os.path.realpath(path) == os.path.normpath(path.replace(workspace, here, 1))
+        ]
     inside = (os.path.relpath(path, workspace) + "/" * path.endswith("/") for path in found)
     return list(
         dict.fromkeys(
             path for path in inside if path.rstrip("/") != "." and not path.startswith("..")
         )
     )
+
+
+def _read_through(top: str) -> list[str]:
+    """Paths that git reads in this directory; none where it is no repository's."""
+    found, configs = [], []
+    for directory, names in _repositories(os.path.join(top, ".git")):
+        found += [os.path.join(directory, name) for name in names]
+        configs += [os.path.join(directory, name) for name in ("config", "config.worktree")]
+    for config in (*configs, *_user_configs()) if configs else ():
+        found += _named_in(config, top, [])
+    return found
+
+
+def _nested(workspace: str) -> Iterator[str]:
+    """Directories with a `.git` in a workspace, and in the directories in it."""
+    count = 0
+    folders = [workspace]
+    for _ in range(NESTED):
+        below = []
+        for folder in folders:
+            with suppress(OSError), os.scandir(folder) as entries:
+                for entry in entries:
+                    count += 1
+                    if count > MOST_ENTRIES:
+                        return
+                    if entry.name == ".git" or not entry.is_dir(follow_symlinks=False):
+                        continue
+                    below.append(entry.path)
+                    if os.path.lexists(os.path.join(entry.path, ".git")):
+                        yield entry.path
+        folders = below
 
 
 def _user_configs() -> list[str]:

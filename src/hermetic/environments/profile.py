@@ -24,37 +24,18 @@ SETTINGS = "config.toml"  # the user's file
 USER_FILE = "HERMETIC_CONFIG"  # the variable that names another one
 
 SKILLS = "skills"
-CACHES = tuple(
-    f"cache/{name}"
-    for name in (
-        "documents",
-        "images",
-        "audio",
-        "videos",
-        "screenshots",
-        "web",
-        "delegation",
-    )
-)
+CACHES = str.split("""
+    cache/documents cache/images cache/audio cache/videos cache/screenshots cache/web
+    cache/delegation
+""")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # Files that give access to more than one service: settings, standing approvals, files with all
 # keys.
-_MASTERS = frozenset(
-    {
-        "config.toml",
-        "hermetic.toml",
-        "approvals.toml",
-        "decisions.jsonl",
-        "config.yaml",
-        "auth.json",
-        ".env",
-        "secrets.toml",
-        "secrets.json",
-        "credentials.toml",
-        "credentials.json",
-    }
-)
+_MASTERS = str.split("""
+    config.toml hermetic.toml approvals.toml decisions.jsonl config.yaml auth.json .env
+    secrets.toml secrets.json credentials.toml credentials.json
+""")
 _OTHERS = "profiles"  # a directory of the settings that holds profiles by name
 # They name directories of the real home, whatever HOME is.
 _OF_THE_HOME = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")

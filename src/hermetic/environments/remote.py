@@ -182,11 +182,8 @@ class RemoteBackend(SocketBackend):
 
         Raises Unreachable when there is no answer.
         """
-        age = max(0.0, time.time() - record.created)
         try:
-            await self._run(
-                self._call(record.place, IS_ALIVE, str(record.pid), f"{age:.0f}"), seconds=ANSWER
-            )
+            await self._run(self._call(record.place, *liveness_words(record)), seconds=ANSWER)
         except EnvironmentUnavailable as error:
             if isinstance(error, CallFailed) and error.exit_code == ENDED_CODE:
                 return True
@@ -225,6 +222,11 @@ class RemoteBackend(SocketBackend):
         if done.code != 0:
             raise CallFailed(done.errors, done.code)
         return done.output
+
+
+def liveness_words(record: EnvironmentRecord) -> tuple[str, str, str]:
+    """IS_ALIVE and its arguments for the resident of a record."""
+    return IS_ALIVE, str(record.pid), f"{max(0.0, time.time() - record.created):.0f}"
 
 
 def python_line(code: str, *arguments: str, python: str) -> str:

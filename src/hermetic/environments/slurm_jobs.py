@@ -126,40 +126,36 @@ async def submit(arguments: Sequence[str], script: str) -> str:
 
 async def look(job: str) -> JobState:
     """The state of a job. Raises Unreachable where the controller does not answer."""
-    try:
-        said = await _run(
-            ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%N"]
-        )
-    except CommandFailed as error:
-        if "Invalid job id" in error.stderr:
-            return JobState("")
-        raise Unreachable(
-            f"Slurm does not answer; check SLURM_CONF, slurmctld and munge: {error.stderr}"
-        ) from error
-    line = said.strip().splitlines()
+    words = ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%N"]
+    line = (await _ask(words, unknown="Invalid job id")).strip().splitlines()
     return JobState(*line[0].split("|")) if line else JobState("")
 
 
 async def cancel(*jobs: str) -> None:
     """Cancels jobs; ended ones are no error. Raises Unreachable."""
-    try:
-        if jobs:
-            await _run(["scancel", "--quiet", *jobs])
-    except CommandFailed as error:
-        raise Unreachable(
-            f"Slurm does not answer; check SLURM_CONF, slurmctld and munge: {error.stderr}"
-        ) from error
+    if jobs:
+        await _ask(["scancel", "--quiet", *jobs])
 
 
 async def tagged() -> list[TaggedJob]:
     """All jobs of this user that are ours and have not ended. Raises Unreachable."""
+    said = await _ask(["squeue", "--noheader", "--me", "--format=%i %k"])
+    return [found for line in said.splitlines() if (found := TaggedJob.parse(line)) is not None]
+
+
+async def _ask(argv: Sequence[str], *, unknown: str = "") -> str:
+    """The output of a question to the controller; empty where it says `unknown`.
+
+    Raises Unreachable.
+    """
     try:
-        said = await _run(["squeue", "--noheader", "--me", "--format=%i %k"])
+        return await _run(argv)
     except CommandFailed as error:
+        if unknown and unknown in error.stderr:
+            return ""
         raise Unreachable(
             f"Slurm does not answer; check SLURM_CONF, slurmctld and munge: {error.stderr}"
         ) from error
-    return [found for line in said.splitlines() if (found := TaggedJob.parse(line)) is not None]
 
 
 def comment(root: str, id: str) -> str:

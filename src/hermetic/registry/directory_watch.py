@@ -10,15 +10,8 @@ from pathlib import Path
 
 # sys/inotify.h
 _CLOEXEC_NONBLOCK = os.O_CLOEXEC | os.O_NONBLOCK
-_CREATE, _DELETE, _MOVED_FROM, _MOVED_TO, _CLOSE_WRITE, _ONLYDIR = (
-    0x100,
-    0x200,
-    0x40,
-    0x80,
-    0x8,
-    0x1000000,
-)
-_OVERFLOW = 0x4000
+_CREATE, _DELETE, _MOVED_FROM, _MOVED_TO = 0x100, 0x200, 0x40, 0x80
+_CLOSE_WRITE, _ONLYDIR, _OVERFLOW = 0x8, 0x1000000, 0x4000
 _EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name that follows
 READ_BYTES = 1 << 16
 _MASK = _CREATE | _DELETE | _MOVED_FROM | _MOVED_TO | _CLOSE_WRITE | _ONLYDIR

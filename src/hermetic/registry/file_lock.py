@@ -20,46 +20,53 @@ async def locked(path: Path) -> AsyncIterator[int]:
     try:
         yield fd
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        os.close(fd)
+        _remove_lock(path, fd)
 
 
 @asynccontextmanager
 async def locked_at_once(path: Path) -> AsyncIterator[bool]:
     """Holds the lock at `path` without waiting; False if another process holds it."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_held = _is_same_file(fd, path)  # else its last holder has just removed it
+        fd = take_lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        is_held = False
+        yield False
+        return
     try:
-        yield is_held
+        yield True
     finally:
-        if is_held:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-        os.close(fd)
+        _remove_lock(path, fd)
 
 
 @contextmanager
 def locked_in_thread(path: Path) -> Iterator[None]:
     """Holds the lock at `path`; for a thread, which it blocks."""
+    fd = take_lock(path, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        _remove_lock(path, fd)
+
+
+def take_lock(path: Path, operation: int) -> int:
+    """A descriptor that holds the lock file at `path`, made if missing; blocks unless `operation`
+    says otherwise.
+    """
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            if not _is_same_file(fd, path):
-                continue  # its last holder has just removed it
-            try:
-                yield
-            finally:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(path)
-            return
-        finally:
+            fcntl.flock(fd, operation)
+        except BaseException:
             os.close(fd)
+            raise
+        if _is_same_file(fd, path):
+            return fd
+        os.close(fd)  # its last holder has just removed it
+
+
+def _remove_lock(path: Path, fd: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    os.close(fd)
 
 
 def hold_directory(directory: str) -> int:

@@ -34,16 +34,9 @@ from hermetic.environments.options import ProfileOptions, Seconds, identity_of
 from hermetic.environments.profile import credential_notes, unsent_notes
 from hermetic.registry.records import tag_of
 
-PROXIES = (
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-)
+PROXIES = str.split("""
+    HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy
+""")
 
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 

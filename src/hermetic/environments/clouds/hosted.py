@@ -6,7 +6,6 @@ It starts a resident in a new sandbox, connects to it, and ends the sandbox.
 import asyncio
 import contextlib
 import socket
-import time
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -21,10 +20,10 @@ from hermetic.environments.options import OptionsBackend, resident_config
 from hermetic.environments.remote import (
     ANSWER,
     ENDED_CODE,
-    IS_ALIVE,
     MARK,
     PART_BYTES,
     UPLOAD_SECONDS,
+    liveness_words,
     python_line,
 )
 from hermetic.environments.runtime.upload import UploadChoice
@@ -301,8 +300,7 @@ class HostedBackend(OptionsBackend):
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the sandbox, or the resident's process there, has ended. Raises Unreachable."""
-        age = max(0.0, time.time() - record.created)
-        words = (IS_ALIVE, str(record.pid), f"{age:.0f}")
+        words = liveness_words(record)
         try:
             async with self._mapped(record.id), self.service() as api:
                 sandbox = await api.find(record.place["sandbox"])

@@ -29,20 +29,9 @@ HOST = f"{RESIDENT}/host"  # read-only: the socket that callers on this machine 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?::[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
-_MOUNT_WORDS = {
-    "ro",
-    "rw",
-    "z",
-    "Z",
-    "U",
-    "exec",
-    "noexec",
-    "nosuid",
-    "nodev",
-    "nocopy",
-    "cached",
-    "delegated",
-}
+_MOUNT_WORDS = str.split("""
+    ro rw z Z U exec noexec nosuid nodev nocopy cached delegated
+""")
 _TAKEN = ("/", "/proc", "/sys", "/dev", "/run", RESIDENT)  # paths that a volume must not hide
 
 Limit = Annotated[int, msgspec.Meta(ge=0)]
@@ -135,7 +124,7 @@ def read_volume(text: str) -> Volume:
         not source
         or len(rest) not in (1, 2)
         or not rest[0].startswith("/")
-        or set(words) - _MOUNT_WORDS
+        or set(words).difference(_MOUNT_WORDS)
     ):
         raise ConfigError(
             f"volume {text!r} cannot be mounted; write HOST:PLACE or HOST:PLACE:ro, PLACE as a whole path inside",

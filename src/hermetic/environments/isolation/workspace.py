@@ -13,6 +13,7 @@ from pathlib import Path
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.variables import is_text
 from hermetic.environments.isolation.git_paths import indirections
+from hermetic.registry.file_lock import take_lock
 from hermetic.registry.private import cache_directory
 
 # Files that programs outside run or obey; a trailing slash marks a directory, for one that is
@@ -269,14 +270,7 @@ def shared(lock: str) -> Iterator[int]:
 
     The descriptor may be given to a child, which then holds it for as long as it lives.
     """
-    while True:
-        fd = os.open(lock, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        # Exclusive holders release it after a few unlinks.
-        fcntl.flock(fd, fcntl.LOCK_SH)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(fd), os.stat(lock)):
-                break
-        os.close(fd)
+    fd = take_lock(Path(lock), fcntl.LOCK_SH)  # exclusive holders release it after a few unlinks
     try:
         yield fd
     finally:

@@ -40,9 +40,15 @@ NOT_SERVED = (403, 404)  # answers where agent-sandbox is not installed, or not 
 class ClaimedPod(Pod):
     """The pod of a claim. Its object is empty until the claim has one."""
 
-    def __init__(self, cluster: Cluster, name: str, object: Object) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        object: Object,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(cluster, object)
-        self._claim = name
+        self._claim, self._labels = name, labels
 
     @property
     def id(self) -> str:
@@ -65,6 +71,8 @@ class ClaimedPod(Pod):
 
     async def tags(self) -> Mapping[str, str]:
         """The labels of its claim. Raises Gone."""
+        if self._labels is not None:
+            return self._labels
         try:
             claim = await self._cluster.request("GET", self._claim_path())
         except ApiFailure as error:
@@ -125,7 +133,8 @@ async def claims(cluster: Cluster, tags: Mapping[str, str]) -> Sequence[ClaimedP
         if error.code in NOT_SERVED:
             return []
         raise
-    return [ClaimedPod(cluster, claim["metadata"]["name"], {}) for claim in found["items"]]
+    metadata = [claim["metadata"] for claim in found["items"]]
+    return [ClaimedPod(cluster, one["name"], {}, one.get("labels") or {}) for one in metadata]
 
 
 def claim_of(options: KubernetesOptions, new: NewSandbox) -> Object:

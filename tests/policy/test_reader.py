@@ -36,6 +36,7 @@ HIDDEN = [
     "echo ${ rm -rf /usr; }",
     'declare -A d; d["]"]=1; echo ${d["]"]}; rm -rf /usr',
     "x=`echo 'a\\\nb'; rm -rf /usr`",
+    "echo $'\\c'; rm -rf /usr; echo $'\\c'",
 ]
 
 # What bash accepts.

@@ -4,94 +4,53 @@ from __future__ import annotations
 
 import re
 
-_SIMPLE = {
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "E": "\x1b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-    "\\": "\\",
-    "'": "'",
-    '"': '"',
-    "?": "?",
-}
-_HEX = re.compile(r"[0-9A-Fa-f]{1,2}")
-_BRACED_HEX = re.compile(r"\{[0-9A-Fa-f]*\}?|[0-9A-Fa-f]{1,2}")
-_OCTAL = re.compile(r"[0-7]{1,3}")
-_ZERO_OCTAL = re.compile(r"0[0-7]{0,3}")
-_UNICODE = {"u": re.compile(r"[0-9A-Fa-f]{1,4}"), "U": re.compile(r"[0-9A-Fa-f]{1,8}")}
+_SIMPLE = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 
 
-def _escape(
-    text: str, pos: int, octal: re.Pattern[str], simple: str, hexadecimal: re.Pattern[str]
-) -> tuple[str, int]:
-    """What the escape after a backslash stands for, and where the text goes on."""
-    char = text[pos : pos + 1]
-    if char == "x":
-        match = hexadecimal.match(text, pos + 1)
-        if match:
-            digits = match[0].strip("{}") or "0"
-            return chr(int(digits, 16) & 0xFF), match.end()
-    elif char in _UNICODE and char:
-        match = _UNICODE[char].match(text, pos + 1)
-        if match:
-            number = int(match[0], 16)
-            if number > 0x10FFFF:
-                return "", match.end()
-            return chr(number).encode("utf-8", "surrogatepass").decode("latin-1"), match.end()
-    elif char in simple and char:
-        return _SIMPLE[char], pos + 1
-    match = octal.match(text, pos)
-    if match:
-        return chr(int(match[0], 8) & 0xFF), match.end()
-    return "\\" + char, pos + len(char)
+def _pattern(octal: str, control: str, hexadecimal: str = "[0-9A-Fa-f]{1,2}") -> re.Pattern[str]:
+    return re.compile(
+        rf"\\(?:x(?P<hex>{hexadecimal})|u(?P<u>[0-9A-Fa-f]{{1,4}})|U(?P<long>[0-9A-Fa-f]{{1,8}})"
+        rf"|(?P<octal>{octal})|{control}|(?P<char>.))",
+        re.DOTALL,
+    )
+
+
+_QUOTED = re.compile(r"((?:[^'\\]|\\.)*)'", re.DOTALL)
+_ANSI_C = _pattern("[0-7]{1,3}", r"c(?P<control>\\\\|.)", r"\{[0-9A-Fa-f]*\}?|[0-9A-Fa-f]{1,2}")
+_PRINTF = _pattern("[0-7]{1,3}", "(?P<control>c)")
+_ECHO = _pattern("0[0-7]{0,3}", "(?P<control>c)")
+
+
+def _decoded(match: re.Match[str]) -> str:
+    """What an escape stands for; one that means nothing stands for itself."""
+    if match["hex"]:
+        return chr(int(match["hex"].strip("{}") or "0", 16) & 0xFF)
+    if digits := match["u"] or match["long"]:
+        number = int(digits, 16)
+        text = chr(number) if number <= 0x10FFFF else ""
+        return text.encode("utf-8", "surrogatepass").decode("latin-1")
+    if match["octal"]:
+        return chr(int(match["octal"], 8) & 0xFF)
+    if control := match["control"]:
+        return "\x7f" if control == "?" else chr(ord(control[0].upper()) & 0x1F)
+    is_quote = match.re is _ECHO and match["char"] in "'\"?"
+    return match[0] if is_quote else _SIMPLE.get(match["char"], match[0])
 
 
 def decode_ansi_c(text: str, pos: int) -> tuple[str, int]:
     """The value of a $'…' whose content starts at `pos`, and the place after it; -1 when it does
     not end.
     """
-    out: list[str] = []
-    size = len(text)
-    while pos < size:
-        char = text[pos]
-        if char == "'":
-            value = "".join(out)
-            return value.split("\0", 1)[0], pos + 1
-        if char != "\\":
-            out.append(char)
-            pos += 1
-            continue
-        if text[pos + 1 : pos + 2] == "c" and pos + 2 < size:
-            control = text[pos + 2]
-            out.append("\x7f" if control == "?" else chr(ord(control.upper()) & 0x1F))
-            pos += 4 if text.startswith("\\\\", pos + 2) else 3
-            continue
-        piece, pos = _escape(text, pos + 1, _OCTAL, "abeEfnrtv\\'\"?", _BRACED_HEX)
-        out.append(piece)
-    return "", -1
+    quoted = _QUOTED.match(text, pos)
+    if quoted is None:
+        return "", -1
+    return _ANSI_C.sub(_decoded, quoted[1]).split("\0", 1)[0], quoted.end()
 
 
 def decode_backslashes(text: str, octal_needs_zero: bool) -> tuple[str, bool]:
     """Text with the escapes of `echo -e` or `printf` resolved, and whether `\\c` cut it short."""
     if "\\" not in text:
         return text, False
-    out: list[str] = []
-    pos, size = 0, len(text)
-    octal = _ZERO_OCTAL if octal_needs_zero else _OCTAL
-    simple = "abeEfnrtv\\" if octal_needs_zero else "abeEfnrtv\\\"'?"
-    while pos < size:
-        char = text[pos]
-        if char != "\\" or pos + 1 >= size:
-            out.append(char)
-            pos += 1
-            continue
-        if text[pos + 1] == "c":
-            return "".join(out), True
-        piece, pos = _escape(text, pos + 1, octal, simple, _HEX)
-        out.append(piece)
-    return "".join(out), False
+    pattern = _ECHO if octal_needs_zero else _PRINTF
+    end = next((one.start() for one in pattern.finditer(text) if one["control"]), None)
+    return pattern.sub(_decoded, text[:end]), end is not None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from hermetic.policy.tables import names, regex
 
@@ -45,84 +46,66 @@ _FETCHES = frozenset(names("pull push run create login from copy inspect search"
 
 def hosts_in(argv: tuple[str, ...]) -> list[str]:
     """Each host, in small letters and without the dot at its end."""
-    found: list[str] = []
-    name = argv[0].rsplit("/", 1)[-1] if argv else ""
+    name, words = argv[0].rsplit("/", 1)[-1] if argv else "", argv[1:]
     row = TABLE.row(name)
-    reaches = row.has("reaches")
-    found += _of_options(argv, frozenset(row.host.split()))
-    found += _of_operands(name, argv)
-    for word in argv[1:]:
+    found = [*_of_options(argv, frozenset(row.host.split())), *_of_operands(name, words)]
+    for word in words:
         if (url := _URL.match(word)) and not url[1].startswith("file:"):
             found.append(host_of(url[1]))
         elif at := _AT_HOST.match(word):
-            found.append(at[1].lower().rstrip("."))
-        elif reaches and not word.startswith("-") and (named := _HOST_PATH.match(word)):
-            found.append(named[1].lower().rstrip("."))
-    return found
-
-
-def _of_operands(name: str, argv: tuple[str, ...]) -> list[str]:
-    """Hosts in operands that only some programs take for addresses, and in settings of a proxy."""
-    found = [
-        value
-        for word in argv[1:]
-        if (proxy := _PROXY.fullmatch(word))
-        for value in [host_of(proxy[1])]
-    ]
-    if name == "openssl" and argv[1:2] in (("s_client",), ("s_time",)):
-        found += [match[1] for word in argv[2:] if (match := _HOST_PORT.fullmatch(word))]
-    if name in _COPIES:
-        found += [match[1] for word in argv[1:] if (match := _HOST_COLON.match(word))]
-    if name in ("smbclient", "mount", "mount.cifs"):
-        found += [match[1] for word in argv[1:] if (match := _SHARE.match(word))]
-    if name == "go" and argv[1:2] in (("get",), ("install",)):
-        found += [match[1] for word in argv[2:] if (match := _MODULE.match(word))]
-    if name in _DATABASES:
-        found += [match[1] for word in argv[1:] for match in _CONNECTION.finditer(word)]
-    if name in _LOOSE:
-        found += [host_of(url) for word in argv[1:] for url in _LOOSE_URL.findall(word)]
-    if name == "ssh":
-        found += _of_ssh(argv)
-    if name == "socat":
-        found += [
-            part
-            for word in argv[1:]
-            if (match := _SOCAT.match(word))
-            for part in match[1].split(":")
-        ]
-    verbs = (
-        [at for at, word in enumerate(argv[1:], 1) if word in _FETCHES] if name in _ENGINES else []
-    )
-    for word in argv[verbs[0] + 1 :] if verbs else ():
-        if (match := _REGISTRY.fullmatch(word)) and ("/" in word or argv[verbs[0]] == "login"):
-            found.append(match[1])
+            found.append(at[1])
+        elif row.has("reaches") and not word.startswith("-") and (named := _HOST_PATH.match(word)):
+            found.append(named[1])
     return [host.strip("[]").lower().rstrip(".") for host in found]
 
 
-def _of_ssh(argv: tuple[str, ...]) -> Iterator[str]:
-    """Hosts behind a tunnel, and those of the program that makes the connection."""
-    for word, following in itertools.pairwise((*argv[1:], "")):
-        value = (
-            following
-            if word in ("-L", "-R", "-o")
-            else word[2:]
-            if word.startswith(("-L", "-R", "-o"))
-            else ""
-        )
-        if match := _FORWARD.fullmatch(value):
+def _of_operands(name: str, words: tuple[str, ...]) -> Iterator[str]:
+    """Hosts in operands that only some programs take for addresses, and in settings of a proxy."""
+    yield from map(host_of, _matches(_PROXY, words, whole=True))
+    if name == "openssl" and words[:1] in (("s_client",), ("s_time",)):
+        yield from _matches(_HOST_PORT, words[1:], whole=True)
+    if name in _COPIES:
+        yield from _matches(_HOST_COLON, words)
+    if name in ("smbclient", "mount", "mount.cifs"):
+        yield from _matches(_SHARE, words)
+    if name == "go" and words[:1] in (("get",), ("install",)):
+        yield from _matches(_MODULE, words[1:])
+    if name in _DATABASES:
+        yield from (host for word in words for host in _CONNECTION.findall(word))
+    if name in _LOOSE:
+        yield from (host_of(url) for word in words for url in _LOOSE_URL.findall(word))
+    if name == "ssh":
+        yield from _of_ssh(words)
+    if name == "socat":
+        yield from (part for one in _matches(_SOCAT, words) for part in one.split(":"))
+    fetches = [at for at, word in enumerate(words) if word in _FETCHES and name in _ENGINES]
+    for at in fetches[:1]:
+        images = [word for word in words[at + 1 :] if "/" in word or words[at] == "login"]
+        yield from _matches(_REGISTRY, images, whole=True)
+
+
+def _matches(
+    pattern: re.Pattern[str], words: Sequence[str], *, whole: bool = False
+) -> Iterator[str]:
+    """The first group of each word that matches."""
+    for word in words:
+        if match := (pattern.fullmatch if whole else pattern.match)(word):
             yield match[1]
-        if match := _PROXY_COMMAND.match(value):
-            yield from hosts_in(tuple(match[1].strip("'\"").split()))
 
 
-def _of_options(argv: tuple[str, ...], options: frozenset[str]) -> list[str]:
+def _of_ssh(words: tuple[str, ...]) -> Iterator[str]:
+    """Hosts behind a tunnel, and those of the program that makes the connection."""
+    values = [word[2:] for word in words if word.startswith(("-L", "-R", "-o"))]
+    values += [value for word, value in itertools.pairwise(words) if word in ("-L", "-R", "-o")]
+    yield from _matches(_FORWARD, values, whole=True)
+    for command in _matches(_PROXY_COMMAND, values):
+        yield from hosts_in(tuple(command.strip("'\"").split()))
+
+
+def _of_options(argv: tuple[str, ...], options: frozenset[str]) -> Iterator[str]:
     values = [following for word, following in itertools.pairwise(argv) if word in options]
-    values += [
-        word.partition("=")[2] for word in argv if "=" in word and word.partition("=")[0] in options
-    ]
-    short = tuple(option for option in options if len(option) == 2)
-    values += (
-        [word[2:] for word in argv[1:] if word.startswith(short) and len(word) > 2] if short else []
-    )
-    found = [_HOST_VALUE.match(part) for value in values for part in value.split(",")]
-    return [match[1].strip("[]").lower().rstrip(".") for match in found if match]
+    for word in argv:
+        name, equals, value = word.partition("=")
+        values += [value] if equals and name in options else []
+        values += [word[2:]] if word[:2] in options and len(word) > 2 else []
+    return _matches(_HOST_VALUE, [part for value in values for part in value.split(",")])

@@ -1,9 +1,11 @@
 """How verdicts compare with the labels of a file: recall, false alarms, time per command."""
 
 import time
-from collections import Counter
+from collections import defaultdict
 
 import msgspec
+
+from hermetic.contract.verdict import Verdict
 
 from .assess import assess
 
@@ -16,6 +18,11 @@ class Row(msgspec.Struct, kw_only=True):
     category: str = ""
     technique: str = ""
     id: str = ""
+
+    @property
+    def is_tricky(self) -> bool:
+        """True where something hides the command, or makes a harmless one look dangerous."""
+        return self.technique not in ("", "plain")
 
 
 class Score(msgspec.Struct, kw_only=True):
@@ -39,67 +46,40 @@ class Score(msgspec.Struct, kw_only=True):
 def score(rows: list[Row]) -> Score:
     """Judge every row and count."""
     times: list[float] = []
-    caught: Counter[str] = Counter()
-    totals: Counter[str] = Counter()
-    missed: list[str] = []
-    alarmed: list[str] = []
-    counts: Counter[str] = Counter()
+    verdicts: list[Verdict] = []
     for row in rows:
         begun = time.thread_time()
-        verdict = assess(row.command)
-        label = verdict.label
+        verdicts.append(assess(row.command))
         times.append((time.thread_time() - begun) * 1000)
-        counts["exceptions"] += any(part.rule == "not-judged" for part in verdict.parts)
-        counts[row.label] += 1
-        tricky = row.technique not in ("", "plain")
-        counts[f"{row.label} tricky"] += tricky
-        if row.label == "dangerous":
-            hit = label == "dangerous"
-            counts["hits"] += hit
-            counts["hits tricky"] += hit and tricky
-            for key in (f"c:{row.category}", f"t:{row.technique}"):
-                totals[key] += 1
-                caught[key] += hit
-            if not hit:
-                missed.append(row.command)
-        elif row.label == "safe":
-            counts["alarms"] += label == "dangerous"
-            counts["alarms tricky"] += label == "dangerous" and tricky
-            counts["cautions"] += label == "caution"
-            if label == "dangerous":
-                alarmed.append(row.command)
-    return _score(rows, counts, caught, totals, times, missed, alarmed)
-
-
-def _score(
-    rows: list[Row],
-    counts: Counter[str],
-    caught: Counter[str],
-    totals: Counter[str],
-    times: list[float],
-    missed: list[str],
-    alarmed: list[str],
-) -> Score:
-    def share(part: str, whole: str) -> float:
-        return round(counts[part] / counts[whole], 4) if counts[whole] else 0.0
-
     times.sort()
+    judged: list[tuple[Row, str]] = [
+        (row, verdict.label) for row, verdict in zip(rows, verdicts, strict=True)
+    ]
+    dangerous = [one for one in judged if one[0].label == "dangerous"]
+    safe = [one for one in judged if one[0].label == "safe"]
+
+    def share(of: list[tuple[Row, str]], label: str, *, tricky: bool = False) -> float:
+        hits = [found == label for row, found in of if row.is_tricky or not tricky]
+        return round(sum(hits) / len(hits), 4) if hits else 0.0
+
+    def by(field: str) -> dict[str, tuple[int, int]]:
+        groups: defaultdict[str, list[bool]] = defaultdict(list)
+        for row, found in dangerous:
+            groups[getattr(row, field)].append(found == "dangerous")
+        return {key: (sum(groups[key]), len(groups[key])) for key in sorted(groups)}
+
     return Score(
         rows=len(rows),
-        recall=share("hits", "dangerous"),
-        recall_hidden=share("hits tricky", "dangerous tricky"),
-        false_alarms=share("alarms", "safe"),
-        false_alarms_tricky=share("alarms tricky", "safe tricky"),
-        cautions=share("cautions", "safe"),
-        exceptions=counts["exceptions"],
+        recall=share(dangerous, "dangerous"),
+        recall_hidden=share(dangerous, "dangerous", tricky=True),
+        false_alarms=share(safe, "dangerous"),
+        false_alarms_tricky=share(safe, "dangerous", tricky=True),
+        cautions=share(safe, "caution"),
+        exceptions=sum(any(p.rule == "not-judged" for p in one.parts) for one in verdicts),
         p50_ms=round(times[len(times) // 2], 3) if times else 0.0,
-        p99_ms=round(times[min(len(times) * 99 // 100, len(times) - 1)], 3) if times else 0.0,
-        by_category={
-            key[2:]: (caught[key], totals[key]) for key in sorted(totals) if key.startswith("c:")
-        },
-        by_technique={
-            key[2:]: (caught[key], totals[key]) for key in sorted(totals) if key.startswith("t:")
-        },
-        missed=missed,
-        alarmed=alarmed,
+        p99_ms=round(times[len(times) * 99 // 100], 3) if times else 0.0,
+        by_category=by("category"),
+        by_technique=by("technique"),
+        missed=[row.command for row, found in dangerous if found != "dangerous"],
+        alarmed=[row.command for row, found in safe if found == "dangerous"],
     )

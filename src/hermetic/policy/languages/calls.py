@@ -79,7 +79,9 @@ class Table(msgspec.Struct):
 @lru_cache(1)
 def rows() -> list[Row]:
     """All rows of calls.toml."""
-    return msgspec.convert(load(Path(__file__).with_name("calls.toml"))["call"], list[Row])
+    tables = load(Path(__file__).with_name("calls.toml"))
+    computed = [{**names, "fold": fold} for fold, names in tables["fold"].items()]
+    return msgspec.convert([*tables["call"], *computed], list[Row])
 
 
 @lru_cache(16)

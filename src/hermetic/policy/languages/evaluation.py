@@ -16,28 +16,11 @@ from hermetic.policy.network import check_address, is_local
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.table import rule
 
+from . import values
 from .calls import Invocation, Row, table_of
 from .folds import ERRORS, FOLDS, bound_call
 from .sql import destruction
-from .values import (
-    MAX_CHOICES,
-    UNKNOWN,
-    Bound,
-    Class,
-    Decoded,
-    Instance,
-    Name,
-    Obj,
-    OneOf,
-    Value,
-    choices,
-    is_function,
-    is_text,
-    items_of,
-    marks_of,
-    one_of,
-    text_of,
-)
+from .values import UNKNOWN, Bound, Class, Name, Obj, Value, is_text, marks_of, one_of, text_of
 
 # Kinds of results, and where the text that they hold comes from.
 KINDS = {
@@ -58,6 +41,7 @@ _NOT_SENT = ("headers", "auth", "timeout", "cookies", "cert", "verify", "Authori
 _SHELLS = re.compile(r"(/\S*/)?(ba|z|da|k|a|tc|c|fi)?sh|cmd(\.exe)?|powershell(\.exe)?")
 # a command of the shell that nothing waits for
 _BACKGROUND = re.compile(r"(?<![&>|\\])&\s*($|[^&>\d\s])")
+_THIS_FILE = ("__file__", "__filename", "__FILE__")
 _THEMSELVES = ("__call__", "__func__", "__wrapped__")  # attributes called like the function
 # keywords that do not call a function
 _HANDED_OVER_UNUSED = ("spec", "spec_set", "bound", "autospec", "target")
@@ -93,9 +77,9 @@ class Evaluation:
     # --- values
     def attribute(self, base: Value, attr: str) -> Value:
         """An attribute of a value."""
-        if isinstance(base, OneOf):
+        if isinstance(base, values.OneOf):
             return one_of(self.attribute(one, attr) for one in base.values if one is not None)
-        if isinstance(base, Class | Instance):
+        if isinstance(base, Class | values.Instance):
             return self.member(base, attr)
         is_itself = attr in _THEMSELVES or (attr in ("call", "bind") and self.language != "python")
         if is_itself and (isinstance(base, Name | Bound) or callable(base)):
@@ -112,7 +96,7 @@ class Evaluation:
             return base[attr] if isinstance(base, dict) and attr in base else Bound(base, attr)
         return one_of([Obj("method:" + attr), *self.assigned(attr)])
 
-    def member(self, base: Class | Instance, attr: str) -> Value:
+    def member(self, base: Class | values.Instance, attr: str) -> Value:
         """An attribute of a class of the text, or of an object of it."""
         return one_of(self.assigned(attr) or [Obj(f"object.{attr}")])
 
@@ -125,31 +109,30 @@ class Evaluation:
 
     def assigned(self, attr: str) -> list[Value]:
         """The values assigned to an attribute of that name."""
-        return list(choices(self.attributes[attr])) if attr in self.attributes else []
+        return list(values.choices(self.attributes[attr])) if attr in self.attributes else []
 
     def assign_attribute(self, base: Value, attr: str, value: Value) -> None:
         """An assignment to an attribute; of a request it is what will be sent."""
         before = self.attributes.get(attr, value)
-        self.attributes[attr] = one_of([*choices(before), value])
+        self.attributes[attr] = one_of([*values.choices(before), value])
         if isinstance(base, Obj) and base.call.startswith("net") and SECRET in marks_of(value):
             self.report_sent()
 
     def item(self, base: Value, key: Value) -> Value:
         """An item of a value."""
-        if isinstance(base, str | bytes | list) and isinstance(key, int | slice):
-            if isinstance(base, Name):
-                return UNKNOWN
+        is_constant = isinstance(base, str | bytes | list) and not isinstance(base, Name)
+        if is_constant and isinstance(key, int | slice):
             try:
-                return base[key]
+                return base[key]  # type: ignore[index]
             except (IndexError, ValueError):
                 return UNKNOWN
         if isinstance(base, dict) and isinstance(key, str) and key in base:
             return base[key]
         if isinstance(base, dict | list):
-            return one_of([*items_of(base), UNKNOWN])
+            return one_of([*values.items_of(base), UNKNOWN])
         if isinstance(base, Obj) and base.call == "environ":
             return self.variable(key)
-        return Obj("?", text=marks_of(base))
+        return UNKNOWN if isinstance(base, Name) else Obj("?", text=marks_of(base))
 
     def variable(self, key: Value) -> Value:
         """An environment variable."""
@@ -159,9 +142,9 @@ class Evaluation:
     def invoke(self, function: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
         """The result of a call, after its effects are reported."""
         self.call.machine.spend(1)
-        if isinstance(function, OneOf):
+        if isinstance(function, values.OneOf):
             return one_of([self.invoke(one, args, keywords) for one in function.values])
-        if isinstance(function, Class | Instance):
+        if isinstance(function, Class | values.Instance):
             return self.of_class(function, args, keywords)
         if callable(function):
             result: Value = function(args, keywords)
@@ -169,7 +152,7 @@ class Evaluation:
         if isinstance(function, Name) and function.startswith("def:"):
             return self.own(function, args, keywords)
         for at, arg in enumerate(args[:4]):
-            if isinstance(arg, OneOf):
+            if isinstance(arg, values.OneOf):
                 ways = [[*args[:at], one, *args[at + 1 :]] for one in arg.values]
                 return one_of([self.invoke(function, way, keywords) for way in ways])
         if is_text(function) and self.language != "python":
@@ -196,14 +179,14 @@ class Evaluation:
         row = self.table.methods.get(function.attr)
         if row is not None and (row.sql is not None or row.raises):
             self.apply(row, Invocation(function.attr, None, args, keywords))
-        return bound_call(function, args, keywords)
+        return bound_call(function, args, keywords, self.call.shell)
 
     def own(self, key: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         """A call of a function that the text defines."""
         return UNKNOWN
 
     def of_class(
-        self, function: Class | Instance, args: list[Value], keywords: dict[str, Value]
+        self, function: Class | values.Instance, args: list[Value], keywords: dict[str, Value]
     ) -> Value:
         """A call of a class that the text defines, or of an object of it."""
         return UNKNOWN
@@ -212,11 +195,11 @@ class Evaluation:
         """A call of an unknown function: arguments that are a dangerous command count as one."""
         machine, shell = self.call.machine, self.call.shell
         for arg in args[:2]:
-            text = text_of(arg) if is_text(arg) else ""
-            if " " in text and not marks_in(text) and machine.probe_text(text, shell):
-                self.call.shell_text(text)
-            if isinstance(arg, list) and len(arg) > 1:
-                argv = [text_of(item) for item in arg]
+            if is_text(arg) and " " in text_of(arg) and not marks_in(text_of(arg)):
+                if machine.probe_text(text_of(arg), shell):
+                    self.call.shell_text(text_of(arg))
+            elif isinstance(arg, list) and len(arg) > 1:
+                argv = list(map(text_of, arg))
                 if machine.probe_argv(argv, shell):
                     self.call.run(argv, stdin="")
 
@@ -229,10 +212,8 @@ class Evaluation:
         if row is not None:
             return self.apply(row, made)
         decodes = re.search(r"decode|decompress|decrypt|unhex", made.last) is not None
-        if made.last == "decode":
-            decodes = (
-                bool(args) and re.match(r"rot|hex|base|zip|bz2|uu", text_of(args[0])) is not None
-            )
+        if made.last == "decode":  # of bytes to text, but for these
+            decodes = any(re.match(r"rot|hex|base|zip|bz2|uu", text_of(arg)) for arg in args[:1])
         held = owner.text if owner is not None else ""
         return Obj(name, None, held + made.marks + DECODED * decodes)
 
@@ -284,7 +265,7 @@ class Evaluation:
         if row.delete == "*" and not made.args and made.owner is None:
             gone = [UNSET]  # what the call takes from elsewhere
         for value in gone:
-            if not is_function(value) and not isinstance(value, dict):
+            if not values.is_function(value) and not isinstance(value, dict):
                 delete(self.call, self.home(text_of(value)), recursive=row.tree)
         path = None
         for value in made.pick(row.write)[:1]:
@@ -318,23 +299,23 @@ class Evaluation:
         return self.call.shell.home + path[1:] if path == "~" or path.startswith("~/") else path
 
     # --- effects
-    def run(self, values: list[Value], made: Invocation, repeats: bool = False) -> None:
+    def run(self, found: list[Value], made: Invocation, repeats: bool = False) -> None:
         """A program that is started with arguments; one text alone is shell code."""
         args, keywords = made.args, made.keywords
         if not args and keywords:
             given = keywords.get("args", next(iter(keywords.values())))
-            values = given if isinstance(given, list) else [given]
-        linked = [*keywords.values(), *values]
+            found = given if isinstance(given, list) else [given]
+        linked = [*keywords.values(), *found]
         if self.socket and any(isinstance(one, Obj) and "socket" in one.call for one in linked):
-            self.report("reverse-shell", "connects a shell to another machine")
-        words = [one for one in values if not isinstance(one, dict) and not _is_callback(one)]
+            self.report_shell()
+        words = [one for one in found if not isinstance(one, dict) and not _is_callback(one)]
         argv = [text_of(word) for word in words]
         if repeats:
             argv[1:2] = []
         if not argv:
             return
         if _SHELLS.fullmatch(argv[0].split(" ")[0]):
-            self.has_shell = self.has_shell or len(argv) == 1 or argv[1:] == ["-i"]
+            self.has_shell = self.has_shell or argv[1:] in ([], ["-i"])
             self.report_shell()
         stdin = text_of(keywords["input"]) if "input" in keywords else ""
         is_text_alone = len(argv) == 1 and not (args and isinstance(args[0], list))
@@ -349,7 +330,7 @@ class Evaluation:
         marks = marks_in(text)
         if self.endless and _BACKGROUND.search(text):
             self.report("fork-bomb", "starts processes without end")
-        if isinstance(value, Decoded):
+        if isinstance(value, values.Decoded):
             self.report("run-decoded", "runs a command that only a decoder shows")
         if marks and not text.strip("".join(marks) + " "):
             if self.network and UNSET in marks:
@@ -365,7 +346,7 @@ class Evaluation:
         """Code that the script runs in its own language."""
         if isinstance(value, Obj) and value.call == "compile":
             return UNKNOWN
-        if isinstance(value, bytes | Decoded):
+        if isinstance(value, bytes | values.Decoded):
             self.report("run-decoded", "runs code that only a decoder shows")
         text = text_of(value)
         if (is_text(value) or isinstance(value, bytes)) and not marks_in(text):
@@ -390,11 +371,11 @@ class Evaluation:
         """A function that a callee calls with the arguments after it."""
         if self.language != "python" and args and is_text(args[0]):
             args = [Name(text_of(args[0]).replace("::", ".")), *args[1:]]
-        at = next((at for at, arg in enumerate(args) if is_function(arg)), len(args))
+        at = next((at for at, arg in enumerate(args) if values.is_function(arg)), len(args))
         target = keywords.get("target", args[at] if at < len(args) else None)
         given = keywords.get("args", args[at + 1 :])
-        items = list(items_of(given)) if isinstance(given, list) else []
-        if not is_function(target):
+        items = list(values.items_of(given)) if isinstance(given, list) else []
+        if not values.is_function(target):
             return Obj("?", text=marks_of(args))
         if len(items) == 1 and isinstance(items[0], list | bytes):  # map over the items
             known = list(items[0])[:64] + [UNKNOWN] * (len(items[0]) > 64)
@@ -403,37 +384,33 @@ class Evaluation:
 
     def hand_over(self, callee: str, args: list[Value], keywords: dict[str, Value]) -> None:
         """Harmful functions among the arguments of a callee that may call them."""
+        if callee.rpartition(".")[2] in self.looks_only:
+            return
         row = self.table.find(callee)
-        if callee.rpartition(".")[2] in self.looks_only or (
-            row is not None and row.calls is not None
-        ):
-            placed: list[tuple[Value, list[Value]]] = []
-        else:
-            placed = [(arg, args[at + 1 : at + 9]) for at, arg in enumerate(args)]
-        given = keywords.get("args")
-        behind: list[Value] = given if isinstance(given, list) and given else [UNKNOWN]
-        named = [(one, behind) for key, one in keywords.items() if key not in _HANDED_OVER_UNUSED]
-        for value, rest in (
-            [*placed, *named] if callee.rpartition(".")[2] not in self.looks_only else ()
-        ):
+        calls = row is not None and row.calls is not None  # it calls the first one itself
+        placed = [] if calls else [(arg, args[at + 1 : at + 9]) for at, arg in enumerate(args)]
+        behind = keywords.get("args")
+        rest = behind if isinstance(behind, list) else []
+        named = [(one, rest) for key, one in keywords.items() if key not in _HANDED_OVER_UNUSED]
+        for value, given in (*placed, *named):
             for one in self.harmful_in(value):
                 if isinstance(one, Obj):
                     self.named(one.call, one, [], {})
                 else:
-                    self.named(str(one), None, rest or [UNKNOWN], {})
+                    self.named(str(one), None, given or [UNKNOWN], {})
 
     def harmful_in(self, value: Value) -> list[Value]:
         """The harmful functions that a value is, or holds; some of them, where they are many."""
         found: list[Value] = []
-        for one in choices(value):
-            inner = list(items_of(one)) if isinstance(one, list | dict) else [one]
+        for one in values.choices(value):
+            inner = list(values.items_of(one)) if isinstance(one, list | dict) else [one]
             self.call.machine.spend(len(inner) // 16)
             for item in inner:
                 if isinstance(item, Name) or (isinstance(item, Obj) and item.path is not None):
                     row = self.table.find(item if isinstance(item, Name) else item.call)
                     if row is not None and row.is_harmful:
                         found.append(item)
-        return found[:MAX_CHOICES]
+        return found[: values.MAX_CHOICES]
 
     def fork(self, row: Row, args: list[Value]) -> None:
         """A process that is started, maybe again and again."""
@@ -442,12 +419,8 @@ class Evaluation:
         self.forked.update(self.active)
         if self.endless or (self.loop and row.forks == "loop"):
             self.report("fork-bomb", "starts processes without end")
-        held = [
-            item for arg in args for item in (items_of(arg) if isinstance(arg, list) else [arg])
-        ]
-        if any(
-            isinstance(one, Name) and one in ("__file__", "__filename", "__FILE__") for one in held
-        ):
+        held = [one for arg in args for one in (arg if isinstance(arg, list) else [arg])]
+        if any(isinstance(one, Name) and one in _THIS_FILE for one in held):
             self.report("fork-bomb", "starts copies of itself")
 
     def reach(self, row: Row, made: Invocation) -> str:
@@ -458,24 +431,20 @@ class Evaluation:
         self.socket = self.socket or row.gives == "socket"
         if self.has_shell:
             self.report_shell()
+        keywords = {key: one for key, one in made.keywords.items() if key not in _NOT_SENT}
         for value in made.args:
             pair = value[0] if isinstance(value, list) and len(value) >= 2 else value
             if is_text(pair):
                 check_address(self.call, text_of(pair))
-        sent = marks_of(
-            [*made.args, *(one for key, one in made.keywords.items() if key not in _NOT_SENT)]
-        )
+        sent = marks_of([*made.args, *keywords.values()])
         is_secret = SECRET in sent or (TOKEN in sent and not made.keywords.get("headers"))
         if row.send is not None and _SENDS.match(made.last) and is_secret:
             self.report_sent()
         texts = [text_of(one) for one in [*made.args, *made.keywords.values()] if is_text(one)]
-        if (made.last in ("delete", "Delete") or "DELETE" in texts) and self.is_remote(texts):
+        is_away = any("://" in text and not is_local(text) for text in texts)
+        if is_away and (made.last in ("delete", "Delete") or "DELETE" in texts):
             self.report("cloud-destroys", "deletes something on another machine by HTTP")
         return "".join(read(self.call, text) for text in texts if text.startswith("file:"))
-
-    def is_remote(self, texts: list[str]) -> bool:
-        """True when one of the texts is an address of another machine."""
-        return any("://" in text and not is_local(text) for text in texts)
 
     def report_shell(self) -> None:
         """Report a shell in a script that has a connection."""
@@ -485,9 +454,9 @@ class Evaluation:
     def report_sent(self) -> None:
         self.report("send-secret", "sends credentials to another machine")
 
-    def statements(self, values: list[Value], *, local: bool) -> None:
+    def statements(self, found: list[Value], *, local: bool) -> None:
         """SQL that a call runs."""
-        for value in values:
+        for value in found:
             if is_text(value) and (reason := destruction(text_of(value))):
                 self.report("sql-local" if local else "sql-destroys", reason)
 

@@ -15,31 +15,11 @@ from hermetic.policy.call import Call
 from hermetic.policy.marks import UNSET
 from hermetic.policy.tables import names
 
+from . import values
 from .folds import add, percent
 from .hooks import Hooks
 from .parser import WITHOUT_PARENTHESES, Block
-from .values import (
-    MAX_ITEMS,
-    UNKNOWN,
-    Bound,
-    Class,
-    Instance,
-    Name,
-    Obj,
-    OneOf,
-    Value,
-    bounded,
-    choices,
-    count_items,
-    element_of,
-    is_endless,
-    is_text,
-    is_too_long,
-    items_of,
-    marks_of,
-    one_of,
-    text_of,
-)
+from .values import UNKNOWN, Instance, Name, Obj, OneOf, Value, element_of, marks_of, one_of
 
 MAX_NODES = 12_000
 MAX_REPEATED = 10_000  # characters of a text times a number
@@ -104,20 +84,20 @@ getsource getdoc getfile exec eval compile
     def sized(self, value: Value) -> Value:
         """The value, or an unknown one where it has grown beyond what is looked at."""
         if isinstance(value, list | dict | OneOf):
-            count = count_items(value)
+            count = values.count_items(value)
             self.call.machine.spend(count // 16)
-            return value if count <= MAX_ITEMS else Obj("list", text=UNSET)
-        return value if not is_too_long(value) else Obj("?", text=marks_of(value))
+            return value if count <= values.MAX_ITEMS else Obj("list", text=UNSET)
+        return value if not values.is_too_long(value) else Obj("?", text=marks_of(value))
 
     def block(self, body: Iterable[ast.AST]) -> None:
         """Visit nodes in order."""
         for statement in body:
             self.visit(statement)
 
-    def rounds_of(self, values: list[Value], most: int) -> list[Value]:
+    def rounds_of(self, given: list[Value], most: int) -> list[Value]:
         """The items that a loop is evaluated for."""
-        numbers = len(values) > 1 and all(isinstance(value, int) for value in values)
-        return [UNKNOWN] if self.is_brief and numbers else bounded(values, most)
+        numbers = len(given) > 1 and all(isinstance(value, int) for value in given)
+        return [UNKNOWN] if self.is_brief and numbers else values.bounded(given, most)
 
     def assign(self, target: ast.expr, value: Value) -> None:
         """An assignment."""
@@ -131,7 +111,7 @@ getsource getdoc getfile exec eval compile
             self.assign(target.value, [value])
         elif isinstance(target, ast.Subscript):
             key = self.visit(target.slice)
-            for base in choices(self.visit(target.value)):
+            for base in values.choices(self.visit(target.value)):
                 if isinstance(base, dict):
                     base[key if isinstance(key, str) else f"?{len(base)}"] = value
                 elif isinstance(base, list):
@@ -162,15 +142,15 @@ getsource getdoc getfile exec eval compile
         """A function of the text with the object it is called on."""
         return lambda args, keywords: self.own(function, [owner, *args], keywords)
 
-    def member(self, base: Class | Instance, attr: str) -> Value:
+    def member(self, base: values.Class | Instance, attr: str) -> Value:
         found = (base.kind if isinstance(base, Instance) else base).find(attr)
-        values = self.assigned(attr)
-        for one in choices(found) if found is not None else []:
+        given = self.assigned(attr)
+        for one in values.choices(found) if found is not None else []:
             is_own = isinstance(one, Name) and one.startswith("def:")
-            values.append(
+            given.append(
                 self.method(Name(one), base) if is_own and isinstance(base, Instance) else one
             )
-        return one_of(values) if values else Obj(f"object.{attr}")
+        return one_of(given) if given else Obj(f"object.{attr}")
 
     def of_module(self, base: Name, attr: str) -> Value:
         full = f"{base}.{attr}"
@@ -235,11 +215,11 @@ getsource getdoc getfile exec eval compile
         return found
 
     def _joinedstr(self, node: ast.JoinedStr) -> Value:
-        return joined([text_of(self.visit(part)) for part in node.values])
+        return joined([values.text_of(self.visit(part)) for part in node.values])
 
     def _formattedvalue(self, node: ast.FormattedValue) -> Value:
         self.visit(node.format_spec)
-        return text_of(self.visit(node.value))
+        return values.text_of(self.visit(node.value))
 
     # --- operators
     def _binop(self, node: ast.BinOp) -> Value:
@@ -252,7 +232,7 @@ getsource getdoc getfile exec eval compile
         if isinstance(right, OneOf):
             return one_of(self.binary(left, one, op) for one in right.values)
         if isinstance(left, Obj) and left.call == "Path" and isinstance(op, ast.Div):
-            return Obj("Path", joined(((left.path or "").rstrip("/"), "/", text_of(right))))
+            return Obj("Path", joined(((left.path or "").rstrip("/"), "/", values.text_of(right))))
         if isinstance(left, int) and isinstance(right, int):
             action = _NUMBERS.get(type(op))
             is_small = abs(left) < 2**63 and abs(right) < 2**63
@@ -262,7 +242,7 @@ getsource getdoc getfile exec eval compile
         if isinstance(op, ast.Mult) and isinstance(left, str | bytes) and isinstance(right, int):
             is_short = len(left) * right < MAX_REPEATED
             return left * right if is_short else Obj("?", text=marks_of(left))
-        if isinstance(op, ast.Mod) and is_text(left):
+        if isinstance(op, ast.Mod) and values.is_text(left):
             return percent(str(left), right)
         return Obj("?", text=marks_of(left) + marks_of(right))
 
@@ -308,9 +288,9 @@ getsource getdoc getfile exec eval compile
     def _block(self, node: Block) -> Value:
         self.called = UNKNOWN
         result = self.result_of(self.visit(node.value))
-        base = self.called.base if isinstance(self.called, Bound) else result
+        base = self.called.base if isinstance(self.called, values.Bound) else result
         is_file = isinstance(result, Obj) and result.call == "file"
-        items = list(items_of(base)) if isinstance(base, list) else []
+        items = list(values.items_of(base)) if isinstance(base, list) else []
         for name in node.names:
             self.names[name] = result if is_file else one_of(items)
         return result
@@ -319,7 +299,7 @@ getsource getdoc getfile exec eval compile
         base = self.visit(node.value)
         is_slice = isinstance(node.slice, ast.Slice)
         key = self._slice_of(node.slice) if is_slice else self.visit(node.slice)  # type: ignore[arg-type]
-        return one_of(self.item(one, key) for one in choices(base))
+        return one_of(self.item(one, key) for one in values.choices(base))
 
     def _slice_of(self, node: ast.Slice) -> slice | None:
         parts = [self.visit(part) for part in (node.lower, node.upper, node.step)]
@@ -330,9 +310,9 @@ getsource getdoc getfile exec eval compile
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
     ) -> Value:
         first = node.generators[0]
-        values = self.visit(first.iter)
-        items = self.rounds_of(values, 64) if isinstance(values, list) else [element_of(values)]
-        endless = is_endless(values)
+        given = self.visit(first.iter)
+        items = self.rounds_of(given, 64) if isinstance(given, list) else [element_of(given)]
+        endless = values.is_endless(given)
         self.loop += endless
         self.endless += endless
         filters = any(one.ifs for one in node.generators)
@@ -352,7 +332,7 @@ getsource getdoc getfile exec eval compile
         self.conditional -= filters
         self.loop -= endless
         self.endless -= endless
-        return out if isinstance(values, list) else Obj("list", text=marks_of(out))
+        return out if isinstance(given, list) else Obj("list", text=marks_of(out))
 
     _setcomp = _generatorexp = _dictcomp = _listcomp
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hermetic.policy.effects import delete, write
+from hermetic.policy.effects import write
 from hermetic.policy.marks import FILE, INPUT, LOCAL, NET, PIDS, SECRET, is_plain
 from hermetic.policy.network import check_address
 from hermetic.policy.programs.hooks.servers import check_served
@@ -25,32 +25,24 @@ execute executemany executescript sql query text do exec raw prepare unsafe
 """
 )
 _STAR = "\ue010"
-_LIBRARY_LIKE = {
-    **dict.fromkeys(("unlink", "remove", "rmdir", "unlinkat"), "rm"),
-    "rename": "mv",
-    "renameat": "mv",
-    "link": "ln",
-    "symlink": "ln",
-    "chmod": "chmod",
-    "chown": "chown",
+# Functions of the C library that the os module has under another name.
+_LIBRARY = {
+    **dict.fromkeys(("open64", "creat"), "os.open"),
+    "fopen": "open",
+    "unlinkat": "os.unlink",
+    "renameat": "os.rename",
 }
-_LIBRARY_WRITES = ("truncate", "creat", "open", "open64", "fopen", "mknod", "mkfifo")
 _KERNEL = re.compile(
     r"exec\w*|reboot|kill|killpg|syscall|mount|umount2?|set(re|e)?[ug]id|ptrace|init_module|delete_module|swapoff|"
     r"sethostname|settimeofday|fork|vfork|clone|posix_spawnp?|dlopen|ioctl|chroot|pivot_root|unshare|setns"
 )
 
 
-def _mounts(volumes: Value) -> list[tuple[str, str]]:
+def _mounts(volumes: Value) -> list[str]:
     """The paths of the host that a container is given, and where it sees them."""
-    if isinstance(volumes, dict):
-        return [(path, "/host") for path in volumes if path.startswith(("/", "~"))]
-    texts = [text_of(one) for one in volumes] if isinstance(volumes, list) else []
-    return [
-        (text.partition(":")[0], text.partition(":")[2])
-        for text in texts
-        if text.startswith(("/", "~"))
-    ]
+    texts = [f"{path}:/host" for path in volumes] if isinstance(volumes, dict) else []
+    texts = texts or list(map(text_of, items_of(volumes)))
+    return [text for text in texts if text.startswith(("/", "~"))]
 
 
 class Hooks(Evaluation):
@@ -66,9 +58,7 @@ class Hooks(Evaluation):
             return found
         if made.owner is not None and made.owner.path is not None:
             args = [made.owner.path, *args]
-        path = text_of(
-            args[0] if args else made.keywords.get("file", made.keywords.get("name", ""))
-        )
+        path = text_of(args[0] if args else made.keywords.get("file", ""))
         mode = args[1] if len(args) > 1 else made.keywords.get("mode", "r")
         if made.name == "os.open":
             mode = "r" if isinstance(mode, Name) and mode.endswith("O_RDONLY") else "w"
@@ -81,17 +71,13 @@ class Hooks(Evaluation):
         return Obj("file", None, self.call.input() if path.isdigit() else self.read(path))
 
     def _open_perl(self, words: list[str]) -> Value:
-        mode, path = (
-            (words[0].strip(), words[1])
-            if len(words) > 1
-            else ("", words[0].strip() if words else "")
-        )
-        if not mode and (
-            glued := re.match(r"(\+?[<>]{1,2}|\|)\s*(.*)|(.*?)\s*(\|)$", path, re.DOTALL)
-        ):
+        mode, path = (words if len(words) > 1 else ["", *words, ""])[:2]
+        mode, path = mode.strip(), path.strip()
+        glued = re.match(r"(\+?[<>]{1,2}|\|)\s*(.*)|(.*?)\s*(\|)$", path, re.DOTALL)
+        if glued and not mode:
             mode, path = glued[1] or glued[4], glued[2] or glued[3] or ""
         if "|" in mode:
-            self.shell(path if len(words) < 3 else " ".join([path, *words[2:]]))
+            self.shell(" ".join([path, *words[2:]]))
             return Obj("output", text=LOCAL)
         if path.startswith("&"):
             return Obj("file", None, FILE)
@@ -160,54 +146,39 @@ class Hooks(Evaluation):
         return UNKNOWN
 
     def hook_library(self, made: Invocation) -> Value:
-        """C libraries by ctypes or cffi: the functions that the os module would show."""
-        function = made.name.rpartition(".")[2]
-        given = [text_of(arg) for arg in made.args]
-        first = given[0] if given else ""
-        if first.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")) and made.owner is None:
-            self.report("run-decoded", f"loads a library from a directory open to all: {first}")
-        if made.owner is None or not given:
-            return Obj("ctypes" if function not in ("sizeof", "c_int", "c_char_p") else "?")
-        if function in ("system", "popen"):
-            self.shell(first)
-        elif function in _LIBRARY_WRITES and (function[:1] not in "of" or len(given) > 1):
-            write(self.call, first)
-        elif (program := _LIBRARY_LIKE.get(function)) == "rm":
-            delete(self.call, first, recursive=False)
-        elif program and len(given) > 1:
-            mode = format(int(given[1]), "o") if given[1].isdigit() else "777"
-            words = {"chmod": [mode, first], "chown": ["nobody", first]}.get(program, given[:2])
-            self.call.run([program, *words])
-        elif _KERNEL.fullmatch(function) and function != "dlopen":
+        """C libraries by ctypes or cffi: the functions that the os module has too."""
+        first = text_of(made.args[0]) if made.args else ""
+        if made.owner is None:
+            if first.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")):
+                reason = f"loads a library from a directory open to all: {first}"
+                self.report("run-decoded", reason)
+            return Obj("ctypes" if made.last not in ("sizeof", "c_int", "c_char_p") else "?")
+        if not first or made.last in ("LoadLibrary", "dlopen"):
+            return Obj("ctypes")
+        name = _LIBRARY.get(made.last, f"os.{made.last}")
+        if (row := self.table.exact.get(name)) is not None:
+            return self.apply(row, Invocation(name, None, made.args, {}))
+        if _KERNEL.fullmatch(made.last):
             self.report("run-unknown", "calls the kernel directly")
-        return Obj("ctypes") if function in ("LoadLibrary", "dlopen") else UNKNOWN
+        return UNKNOWN
 
     def hook_fileinput(self, made: Invocation) -> Value:
         """`fileinput.input(files, inplace=True)` rewrites the files."""
-        for value in (
-            [*made.args, made.keywords.get("files")] if made.keywords.get("inplace") else ()
-        ):
-            for path in value if isinstance(value, list) else [value] if value is not None else []:
+        if made.keywords.get("inplace"):
+            for path in made.pick([0, "files"]):
                 write(self.call, text_of(path))
         return UNKNOWN
 
     def hook_socket(self, made: Invocation) -> Value:
         """A method of a connection, or a function that is given one."""
         method = made.name.rpartition(".")[2]
-        if made.owner is None and not any(
-            isinstance(one, Obj) and "socket" in one.call for one in made.args
-        ):
-            if (
-                made.args
-                and isinstance(made.args[0], Obj)
-                and made.args[0].call == "file"
-                and made.args[0].path
-                and len(made.args) > 1
-            ):
-                self.remember(made.args[0].path, text_of(made.args[1]))  # fwrite to a file
-            return Obj(
-                "socket" if made.name.startswith("socket") else made.name, text=marks_of(made.args)
-            )
+        objects = [one for one in made.args if isinstance(one, Obj)]
+        if made.owner is None and not any("socket" in one.call for one in objects):
+            for file in objects[:1]:  # fwrite to a file
+                if file.call == "file" and file.path:
+                    self.remember(file.path, "".join(map(text_of, made.args[1:2])))
+            is_socket = made.name.startswith("socket")
+            return Obj("socket" if is_socket else made.name, text=made.marks)
         self.socket = self.network = True
         for value in made.args if method in ("connect", "connect_ex", "sendto") else ():
             pair = value[0] if isinstance(value, list) and value else value
@@ -237,8 +208,8 @@ class Hooks(Evaluation):
         method = made.name.rpartition(".")[2]
         if made.keywords.get("privileged") is True or made.keywords.get("pid_mode") == "host":
             self.report("run-unknown", "starts a container with all rights on the host")
-        for source, target in _mounts(made.keywords.get("volumes")):
-            self.call.run(["docker", "run", "-v", f"{source}:{target}", "image"])
+        for mount in _mounts(made.keywords.get("volumes")):
+            self.call.run(["docker", "run", "-v", mount, "image"])
         if method in _SQL_METHODS:
             self.statements(made.args, local=False)
         if _CLOUD_DELETE.fullmatch(method):
@@ -268,11 +239,8 @@ class Hooks(Evaluation):
             return [Obj("Path", f"{made.owner.path.rstrip('/')}/{pattern}")]
         self.lists_processes = self.lists_processes or first.startswith("/proc")
         if "glob" in last or last == "[]":
-            return [
-                text_of(one).replace("*", _STAR).replace("?", "\ue011")
-                for one in items_of(made.args)
-                if one
-            ]
+            texts = map(text_of, items_of(made.args))
+            return [text.replace("*", _STAR).replace("?", "\ue011") for text in texts]
         if last == "walk":
             return [[first, [_STAR], [_STAR]]]
         return [Obj("Path", first.rstrip("/") + "/" + _STAR)] if last == "scandir" else [_STAR]
@@ -284,9 +252,7 @@ class Hooks(Evaluation):
 
     def hook_printed(self, made: Invocation) -> Value:
         """Text that is printed to a file."""
-        target = made.keywords.get(
-            "file", made.args[0] if made.args and self.language == "perl" else None
-        )
+        target = made.keywords.get("file", made.args[0] if made.args else None)
         if isinstance(target, Obj) and target.path is not None:
             self.remember(target.path, " ".join(map(text_of, made.args)) + "\n")
         return None
@@ -309,9 +275,8 @@ class Hooks(Evaluation):
 
     def hook_namespace(self, made: Invocation) -> Value:
         """The names of a module, or of the text."""
-        return Obj(
-            made.name, str(made.args[0]) if made.args and isinstance(made.args[0], Name) else None
-        )
+        module = made.args[0] if made.args else None
+        return Obj(made.name, str(module) if isinstance(module, Name) else None)
 
     def hook_operator(self, made: Invocation) -> Value:
         """operator.call calls; attrgetter and methodcaller give functions that take an attribute
@@ -327,10 +292,7 @@ class Hooks(Evaluation):
             found = given[0] if given else UNKNOWN
             for attr in path:
                 found = self.attribute(found, attr)
-            return (
-                self.invoke(found, rest, made.keywords)
-                if made.name.endswith("methodcaller")
-                else found
-            )
+            calls = made.name.endswith("methodcaller")
+            return self.invoke(found, rest, made.keywords) if calls else found
 
         return take

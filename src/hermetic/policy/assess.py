@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from hermetic.contract.environment import Isolation
-from hermetic.contract.verdict import LABELS, Effect, Label, Part, ShellState, Verdict
+from hermetic.contract.verdict import LABELS, Label, Part, ShellState, Verdict
 from hermetic.policy.programs.table import rule
 
 from .acts import Act
@@ -22,10 +22,10 @@ from .extension import Extension
 from .languages.python import judge_python
 from .marks import shown, to_bytes_text, unknown_like
 from .protected import PROTECTED_WRITE, protect
-from .rules import Finding
+from .rules import Finding, Rule
 from .shell import Shell
 from .shell.evaluator import Evaluator
-from .shell.judging import Step
+from .shell.findings import Step
 from .shell.reader import Reader, Unreadable
 from .shell.syntax import Seq
 from .shell.traps import keep, signal_name
@@ -93,40 +93,28 @@ def examine_command(
 
     `judged` gets the programs that were judged.
     """
-    size = len(command)
-    if size > MAX_CHARACTERS:
+    if len(command) > MAX_CHARACTERS:
         return _too_large(command, around)
     found: list[Finding] = []
-    deceptive = deception_in(command)
-    if deceptive:
-        found.append(
-            Finding(
-                DECEPTIVE,
-                f"the text {deceptive[0]}",
-                deceptive[1],
-                deceptive[1] + 1,
-                ascii(command[:200])[1:-1],
-            )
-        )
+    if deceptive := deception_in(command):
+        reason, at = deceptive
+        seen = ascii(command[:200])[1:-1]
+        found.append(Finding(DECEPTIVE, f"the text {reason}", at, at + 1, seen))
     text = to_bytes_text(command.replace("\r\n", "\n").rstrip("\r"))
-    if _nested(text) > MAX_NESTED:
-        found.append(Finding(TOO_LARGE, "is nested too deeply to be read", 0, size, command[:200]))
+    if _is_deep(text):
+        found.append(_of_all(TOO_LARGE, "is nested too deeply to be read", command))
         return Examined(verdict_of(found, command, around.isolation))
     shell, evaluator = _shell(around), Evaluator(most_steps)
     _prepare(evaluator, shell, around.state)
     evaluator.extension, evaluator.judged = around.extension, judged
 
     def walk() -> None:
-        reader = Reader(text)
-        sequence = reader.read()
+        sequence = Reader(text).read()
         _set_variables(evaluator, shell, around.env)
         shell.began = dict(shell.variables)
         evaluator.run(sequence, shell, _input(around))
 
-    problem = _walked(evaluator, walk, command)
-    found += evaluator.findings
-    if problem is not None:
-        found.append(problem)
+    found += _walked(evaluator, walk, command)
     return Examined(verdict_of(found, command, around.isolation), tuple(evaluator.acts))
 
 
@@ -174,9 +162,14 @@ def join_changes(
     ]
     # good for one time alone
     added = tuple(msgspec.structs.replace(part, exact="", start=0, end=0) for part in parts)
-    verdict = _verdict(examined.verdict.decoded, _distinct((*examined.verdict.parts, *added)))
     acts = [Act("write", path=to_bytes_text(path)) for path in written]
     acts += [Act("delete", path=to_bytes_text(path)) for path in deleted]
+    return _joined(examined, added, acts)
+
+
+def _joined(examined: Examined, parts: Sequence[Part], acts: Sequence[Act] = ()) -> Examined:
+    before = examined.verdict
+    verdict = _verdict(before.decoded, _distinct((*before.parts, *parts)))
     return Examined(verdict, (*examined.acts, *acts))
 
 
@@ -195,11 +188,7 @@ def join_ours(
 ) -> Examined:
     """The same with what it means that these files are Hermetic's own."""
     found = [Finding(PROTECTED_WRITE, f"{does}: {path}", 0, 0, path, path) for path in paths]
-    parts = verdict_of(found, examined.verdict.decoded, None).parts
-    return Examined(
-        _verdict(examined.verdict.decoded, _distinct((*examined.verdict.parts, *parts))),
-        examined.acts,
-    )
+    return _joined(examined, verdict_of(found, examined.verdict.decoded, None).parts)
 
 
 def _examine_call(
@@ -213,8 +202,7 @@ def _examine_call(
     evaluator, shell = Evaluator(most_steps), _shell(around)
     evaluator.extension = around.extension
     evaluator.span = (0, len(text.encode("utf-8", "surrogatepass")))
-    problem = _walked(evaluator, lambda: judge(Call(argv, shell, None, {}, evaluator)), text)
-    found = [*evaluator.findings, *([problem] if problem else [])]
+    found = _walked(evaluator, lambda: judge(Call(argv, shell, None, {}, evaluator)), text)
     return Examined(verdict_of(found, text, around.isolation), tuple(evaluator.acts))
 
 
@@ -239,26 +227,32 @@ def around_of_text(around: Surroundings) -> str:
     return around_of(_shell(around), {})
 
 
-def _walked(evaluator: Evaluator, walk: Callable[[], None], text: str) -> Finding | None:
-    """Does the evaluation; what kept it from its end is a finding, so that nothing passes unread."""
-    size = len(text)
+def _walked(evaluator: Evaluator, walk: Callable[[], None], text: str) -> list[Finding]:
+    """What an evaluation finds; what kept it from its end is one more, so that nothing passes
+    unread.
+    """
+    problem: list[Finding] = []
     try:
         walk()
         evaluator.finish()
-    except Unreadable as problem:
-        return Finding(UNREADABLE, f"cannot be read as shell: {problem}", 0, size, text[:200])
-    except (Overflow, RecursionError) as problem:
-        if isinstance(problem, Overflow) and evaluator.most < MAX_STEPS:
+    except Unreadable as error:
+        problem = [_of_all(UNREADABLE, f"cannot be read as shell: {error}", text)]
+    except (Overflow, RecursionError) as error:
+        if isinstance(error, Overflow) and evaluator.most < MAX_STEPS:
             raise
-        return Finding(TOO_LARGE, "asks for more work than a check may take", 0, size, text[:200])
-    except Exception as problem:  # a judge's mistake must never let a command pass unread
-        return Finding(NOT_JUDGED, f"could not be judged ({problem!r})", 0, size, text[:200])
-    return None
+        problem = [_of_all(TOO_LARGE, "asks for more work than a check may take", text)]
+    except Exception as error:  # a judge's mistake must never let a command pass unread
+        problem = [_of_all(NOT_JUDGED, f"could not be judged ({error!r})", text)]
+    return [*evaluator.findings, *problem]
+
+
+def _of_all(rule: Rule, reason: str, text: str) -> Finding:
+    """A finding about a text as a whole."""
+    return Finding(rule, reason, 0, len(text), text[:200])
 
 
 def _too_large(text: str, around: Surroundings) -> Examined:
-    size = len(text)
-    finding = Finding(TOO_LARGE, f"is too long to be read ({size} characters)", 0, size, text[:200])
+    finding = _of_all(TOO_LARGE, f"is too long to be read ({len(text)} characters)", text)
     return Examined(verdict_of([finding], text, around.isolation))
 
 
@@ -272,22 +266,15 @@ def _set_variables(evaluator: Evaluator, shell: Shell, env: Mapping[str, str]) -
 
 def verdict_of(findings: Sequence[Finding], command: str, isolation: Isolation | None) -> Verdict:
     """The verdict that findings amount to, where the command runs."""
-    return _verdict(
-        command, _distinct(tuple(_part(finding, command, isolation) for finding in findings))
-    )
+    parts = tuple(_part(finding, command, isolation) for finding in findings)
+    return _verdict(command, _distinct(parts))
 
 
-def _nested(text: str) -> int:
-    """A bound on how deeply brackets are nested."""
-    return (
-        max(text.count("("), text.count("{") - text.count("${"), text.count("[["))
-        if text.count("(") > MAX_NESTED
-        else _depth(text)
-    )
-
-
-def _depth(text: str) -> int:
-    return max(text.count("${"), text.count("`") // 2) if len(text) > 2000 else 0
+def _is_deep(text: str) -> bool:
+    """True where brackets may be nested too deeply."""
+    if len(text) > 2000 and max(text.count("${"), text.count("`") // 2) > MAX_NESTED:
+        return True
+    return text.count("(") > MAX_NESTED
 
 
 def _prepare(evaluator: Evaluator, shell: Shell, state: ShellState | None) -> None:
@@ -327,7 +314,6 @@ def _part(finding: Finding, command: str, isolation: Isolation | None) -> Part:
         label, severity, hardline = "caution", min(severity, 4), False
         reason += " (inside its own environment only)"
     start, end = _characters(command, finding.start, finding.end)
-    effects: tuple[Effect, ...] = rule.effects
     return Part(
         label=label,
         category=rule.category,
@@ -337,7 +323,7 @@ def _part(finding: Finding, command: str, isolation: Isolation | None) -> Part:
         start=start,
         end=end,
         decoded=shown(finding.decoded),
-        effects=effects,
+        effects=rule.effects,
         hardline=hardline,
         argv=finding.argv,
         path=shown(finding.path or ""),
@@ -359,13 +345,8 @@ def _characters(command: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _distinct(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    seen: set[tuple[str, int, str]] = set()
-    kept: list[Part] = []
-    for part in parts:
-        key = (part.rule, part.start, part.reason)
-        if key not in seen:
-            seen.add(key)
-            kept.append(part)
+    first = {(part.rule, part.start, part.reason): part for part in reversed(parts)}
+    kept = [part for part in parts if first[part.rule, part.start, part.reason] is part]
     kept.sort(key=_badness, reverse=True)  # the worst are shown when there are too many
     return tuple(sorted(kept[:MAX_PARTS], key=lambda part: part.start))
 

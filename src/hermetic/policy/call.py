@@ -12,24 +12,26 @@ from .paths import Place, classify, resolve
 from .programs.table import TABLE, Row
 from .rules import Rule
 from .shell import Shell
+from .shell.syntax import Proc, Seq
 
 # gives what the program prints, None when that is not known
 Judge = Callable[["Call"], "str | None"]
 
 
 class Machine(Protocol):
-    """What evaluates nested commands and collects findings."""
+    """What evaluates commands and collects findings."""
 
     carriers: list[list[str]]  # the programs that are being run, each by the one before
     forking: int  # how many pipelines and background commands surround the program
+    endless: int  # how many loops without an end surround the command
 
     def report(
         self,
         rule: Rule,
         reason: str,
-        decoded: str,
-        path: str | None,
         shell: Shell,
+        decoded: str = "",
+        path: str | None = None,
         call: Call | None = None,
     ) -> None: ...
     def note(self, deed: Deed, value: str, *, scope: Scope = "") -> None: ...
@@ -43,10 +45,14 @@ class Machine(Protocol):
         functions: bool = True,
     ) -> str: ...
     def run_text(self, text: str, shell: Shell, stdin: str | None) -> str: ...
+    def run(self, seq: Seq, shell: Shell, stdin: str | None) -> str: ...
+    def capture(self, body: Seq, shell: Shell) -> str: ...
+    def open_process(self, proc: Proc, shell: Shell) -> str: ...
     def probe_argv(self, argv: list[str], shell: Shell) -> bool: ...
     def probe_text(self, text: str, shell: Shell) -> bool: ...
     def defer(self, text: str, shell: Shell) -> None: ...
     def spend(self, steps: int) -> None: ...
+    def fork(self, shell: Shell) -> Shell: ...
     def fold_text(self, text: str, shell: Shell) -> str: ...
 
 
@@ -97,7 +103,7 @@ class Call:
     def report(self, rule: Rule | str, reason: str, path: str | None = None) -> None:
         """Record that a rule applies to this program."""
         rule = self.rule(rule) if isinstance(rule, str) else rule
-        self.machine.report(rule, reason, self.text(), path, self.shell, self)
+        self.machine.report(rule, reason, self.shell, self.text(), path, self)
 
     def rule(self, name: str) -> Rule:
         """A rule by its name."""

@@ -50,16 +50,13 @@ def always_counts(name: str) -> bool:
 
 def of_call(finding: Finding, call: Call, *, redirecting: bool) -> Finding:
     """The finding with the program that does it, or beside which a redirection does it."""
-    argv, source = tuple(map(shown, call.argv)), _source(redirecting)
-    if finding.rule.label != "dangerous":
-        return msgspec.structs.replace(finding, argv=argv, source=source)
-    around = around_of(call.shell, call.env)
-    exact = _exact(finding, call, around) if around else ""
+    argv = tuple(map(shown, call.argv))
+    source: Source = "redirect" if redirecting else "program"
+    exact = around = ""
+    if finding.rule.label == "dangerous":
+        around = around_of(call.shell, call.env)
+        exact = _exact(finding, call, around) if around else ""
     return msgspec.structs.replace(finding, argv=argv, source=source, exact=exact, around=around)
-
-
-def _source(redirecting: bool) -> Source:
-    return "redirect" if redirecting else "program"
 
 
 def around_of(shell: Shell, env: Mapping[str, str]) -> str:
@@ -70,13 +67,8 @@ def around_of(shell: Shell, env: Mapping[str, str]) -> str:
     known = [shell.cwd, shell.secrets, *variables.values()]
     if not all(map(is_known, known)):
         return ""
-    words = [
-        shell.cwd,
-        str(shell.remote),
-        shell.secrets,
-        *(f"{name}={value}" for name, value in sorted(variables.items())),
-    ]
-    return _digest(words)
+    named = (f"{name}={value}" for name, value in sorted(variables.items()))
+    return _digest([shell.cwd, str(shell.remote), shell.secrets, *named])
 
 
 def _variables(shell: Shell, env: Mapping[str, str]) -> dict[str, str]:

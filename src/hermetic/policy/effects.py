@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from hermetic.policy.tables import names
 
+from . import marks
 from .budget import copying
 from .call import Call
-from .marks import (
-    DEVICE,
-    ENDLESS,
-    FILE,
-    GLOBS,
-    NET,
-    PIDS,
-    SECRET,
-    STAR,
-    UNKNOWN,
-    has_glob,
-    is_known,
-    shown,
-)
+from .marks import DEVICE, ENDLESS, FILE, GLOBS, NET, SECRET, UNKNOWN, has_glob, is_known, shown
 from .paths import Place, below_home, classify, follow, is_env_file, is_secret, resolve
 from .protected import protect_ours
 
@@ -168,7 +156,7 @@ def read(call: Call, path: str, *, tree: bool = False) -> str:
     if full in ("/dev/zero", "/dev/urandom", "/dev/random", "/dev/full"):
         return FILE + ENDLESS
     if full.endswith(".pid") and full.startswith(("/run/", "/var/run/")):
-        return PIDS  # whoever holds a service's id can end it
+        return marks.PIDS  # whoever holds a service's id can end it
     if tree and place == "home" and not full.rstrip("/").endswith(tuple(GLOBS)):
         return SECRET + FILE
-    return FILE + (STAR if has_glob(full) else "")
+    return FILE + (marks.STAR if has_glob(full) else "")

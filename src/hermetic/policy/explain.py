@@ -15,7 +15,7 @@ from .extension import Extension
 from .marks import shown
 from .programs.catalog import HOOKS
 from .programs.table import FILES, TABLE, load
-from .shell.judging import Step
+from .shell.findings import Step
 
 
 class FoundRule(msgspec.Struct, frozen=True):

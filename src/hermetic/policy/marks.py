@@ -8,6 +8,8 @@ contain them: text is handled as one character per UTF-8 byte.
 
 from __future__ import annotations
 
+from .tables import names
+
 UNSET = "\ue000"  # a variable nobody has seen, or anything else not understood
 LOCAL = "\ue001"  # what a local program prints
 FILE = "\ue002"  # what a file holds
@@ -32,25 +34,18 @@ _UNKNOWN = frozenset(UNKNOWN)
 _GLOBS = frozenset(GLOBS)
 _TO_GLOB = str.maketrans({"*": STAR, "?": QUESTION, "[": BRACKET})
 _FROM_GLOB = str.maketrans({STAR: "*", QUESTION: "?", BRACKET: "["})
-_SHOWN = str.maketrans(
-    {
-        UNSET: "‹unknown›",
-        LOCAL: "‹output›",
-        FILE: "‹file›",
-        NET: "‹download›",
-        DECODED: "‹decoded›",
-        SECRET: "‹secret›",
-        TOKEN: "‹secret›",
-        INPUT: "‹input›",
-        NUMBER: "‹number›",
-        PIDS: "‹pids›",
-        DEVICE: "‹disk›",
-        ENDLESS: "…",
-        STAR: "*",
-        QUESTION: "?",
-        BRACKET: "[",
-    }
-)
+_SHOWN = {
+    ord(mark): word
+    for mark, word in zip(
+        ORIGINS + NUMBER + GLOBS,
+        names(
+            """
+‹unknown› ‹output› ‹file› ‹download› ‹decoded› ‹secret› ‹secret› ‹input› ‹pids› ‹disk› … ‹number› * ? [
+"""
+        ),
+        strict=True,
+    )
+}
 
 
 def marks_in(text: str) -> str:

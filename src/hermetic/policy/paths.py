@@ -5,39 +5,17 @@ secret.
 from __future__ import annotations
 
 import re
-from typing import Literal
 
-from hermetic.policy.tables import regex
+from hermetic.policy.tables import names, regex
 
 from .marks import DEVICE, GLOBS, NUMBER, UNKNOWN, has_glob, is_known
 from .programs.table import TABLE
 from .shell import Shell
 from .shell.globs import could_match
 
-Place = Literal[
-    "null",
-    "network",
-    "disk",
-    "device",
-    "kernel",
-    "root",
-    "system",
-    "log",
-    "temp",
-    "home",
-    "startup",
-    "history",
-    "cache",
-    "user",
-    "workspace root",
-    "git",
-    "hook",
-    "workspace",
-    "env file",
-    "elsewhere",
-    "sibling",
-    "unknown",
-]
+# null, network, disk, device, kernel, root, system, log, temp, home, startup, history, cache, user,
+# workspace root, git, hook, workspace, env file, elsewhere, sibling or unknown
+Place = str
 
 ROOT_HOME = "/root"
 TOP = TABLE.words("top")
@@ -60,12 +38,7 @@ _SECRET_SYSTEM = regex(
     r"|/var/lib/(sss|jenkins/secrets|docker/swarm|rancher|etcd)|/proc/kcore$|/var/backups/(shadow|gshadow)|/etc/shadow-"
 )
 # of some users
-_RECORDS = (
-    "/tmp/hermetic-0",
-    "/tmp/hermetic-1000",
-    "/run/user/0/hermetic",
-    "/run/user/1000/hermetic",
-)
+_RECORDS = names("/tmp/hermetic-0 /tmp/hermetic-1000 /run/user/0/hermetic /run/user/1000/hermetic")
 _OUR_RECORDS = regex(r"/tmp/hermetic-\d+(/|$)|/run/user/\d+/hermetic(/|$)")
 _KEYS = TABLE.words("keys")
 _SECRET_NAMES = regex(

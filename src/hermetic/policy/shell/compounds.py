@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from hermetic.policy.budget import joined
+from hermetic.policy.call import Machine
 from hermetic.policy.dynamic_code import FORK_BOMB
 from hermetic.policy.marks import NUMBER, UNSET, is_plain, unknown_like
-from hermetic.policy.rules import Rule
 
 from .assignments import HIDDEN_INDEX
 from .expansion import Folder
@@ -24,24 +23,8 @@ MAX_COUNTED = 64  # rounds of a counting loop
 _AT_ONCE = ("", ":", "true", "echo", "printf", "let", "disown")
 
 
-class Walker(Protocol):
-    """Who evaluates the lists of commands inside a compound one."""
-
-    endless: int  # how many loops without an end surround the command
-
-    def report(
-        self, rule: Rule, reason: str, decoded: str, path: str | None, shell: Shell
-    ) -> None: ...
-
-    def run(self, seq: Seq, shell: Shell, stdin: str | None) -> str: ...
-
-    def spend(self, steps: int) -> None: ...
-
-    def fork(self, shell: Shell) -> Shell: ...
-
-
 def run_compound(
-    machine: Walker, node: Node, shell: Shell, stdin: str | None, folder: Folder
+    machine: Machine, node: Node, shell: Shell, stdin: str | None, folder: Folder
 ) -> str:
     """Evaluate a compound command; gives what it prints."""
     if isinstance(node, Group):
@@ -67,7 +50,7 @@ def run_compound(
     return ""
 
 
-def _if(machine: Walker, node: If, shell: Shell, stdin: str | None) -> str:
+def _if(machine: Machine, node: If, shell: Shell, stdin: str | None) -> str:
     conditions: list[str] = []
     outputs: list[str] = []
     ends: list[Shell] = []
@@ -83,7 +66,7 @@ def _if(machine: Walker, node: If, shell: Shell, stdin: str | None) -> str:
     return joined([*conditions, either(outputs)])
 
 
-def _case(machine: Walker, node: Case, shell: Shell, stdin: str | None, folder: Folder) -> str:
+def _case(machine: Machine, node: Case, shell: Shell, stdin: str | None, folder: Folder) -> str:
     folder.text(node.subject)
     outputs: list[str] = []
     ends: list[Shell] = [shell.fork()]
@@ -99,7 +82,7 @@ def _case(machine: Walker, node: Case, shell: Shell, stdin: str | None, folder: 
     return either(outputs)
 
 
-def _loop(machine: Walker, node: Loop, shell: Shell, stdin: str | None) -> str:
+def _loop(machine: Machine, node: Loop, shell: Shell, stdin: str | None) -> str:
     def once(given: str | None) -> str:
         return machine.run(node.condition, shell, given) + machine.run(node.body, shell, given)
 
@@ -121,7 +104,7 @@ def _loop(machine: Walker, node: Loop, shell: Shell, stdin: str | None) -> str:
     return out
 
 
-def _until_settled(machine: Walker, shell: Shell, once: Callable[[], str]) -> str:
+def _until_settled(machine: Machine, shell: Shell, once: Callable[[], str]) -> str:
     """Go round a loop until it changes no variable; what still changes then is unknown in a last
     round.
     """
@@ -136,7 +119,7 @@ def _until_settled(machine: Walker, shell: Shell, once: Callable[[], str]) -> st
     return joined([*out, once()])
 
 
-def _for(machine: Walker, node: For, shell: Shell, stdin: str | None, folder: Folder) -> str:
+def _for(machine: Machine, node: For, shell: Shell, stdin: str | None, folder: Folder) -> str:
     def once(value: str) -> str:
         machine.spend(1)
         if node.name in shell.references:
@@ -161,7 +144,7 @@ def _for(machine: Walker, node: For, shell: Shell, stdin: str | None, folder: Fo
     return out
 
 
-def _count(machine: Walker, node: CFor, shell: Shell, stdin: str | None, folder: Folder) -> str:
+def _count(machine: Machine, node: CFor, shell: Shell, stdin: str | None, folder: Folder) -> str:
     """`for ((start; test; step))`, round by round while the test can be computed."""
     start, test, step = [*folder.text(node.header).split(";"), "", "", ""][:3]
 
@@ -190,15 +173,16 @@ def _count(machine: Walker, node: CFor, shell: Shell, stdin: str | None, folder:
 
 def first_word(seq: Seq) -> str:
     """The first word of a list of commands where it is plain text, else nothing."""
-    for node, _ in seq.items[:1]:
-        if isinstance(node, Simple) and node.words:
-            first = node.words[0]
-            if (
-                isinstance(first, Word)
-                and len(first.pieces) == 1
-                and isinstance(first.pieces[0], Lit)
-            ):
-                return first.pieces[0].text
+    return "".join(plain_word(node) for node, _ in seq.items[:1])
+
+
+def plain_word(node: Node, *, bare: bool = False) -> str:
+    """The first word of a simple command where it is plain text, else nothing; `bare`: nothing
+    where it is quoted as well.
+    """
+    first = node.words[0] if isinstance(node, Simple) and node.words else None
+    if isinstance(first, Word) and len(first.pieces) == 1 and isinstance(first.pieces[0], Lit):
+        return "" if bare and first.pieces[0].quoted else first.pieces[0].text
     return ""
 
 
@@ -216,9 +200,9 @@ def _reads_lines(condition: Seq) -> bool:
     return first_word(condition) == "read"
 
 
-def _check_starts(machine: Walker, body: Seq, shell: Shell) -> None:
+def _check_starts(machine: Machine, body: Seq, shell: Shell) -> None:
     """Report a loop without an end that starts processes and waits for none."""
     started = [node for node, operator in body.items if operator == "&"]
     others = [Seq([item]) for item in body.items if item[1] != "&"]
     if started and all(first_word(other) in _AT_ONCE for other in others):
-        machine.report(FORK_BOMB, "starts processes again and again without end", "", None, shell)
+        machine.report(FORK_BOMB, "starts processes again and again without end", shell)

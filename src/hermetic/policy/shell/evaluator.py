@@ -4,75 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermetic.policy.acts import Act, Deed, Scope
-from hermetic.policy.budget import (
-    CHARACTERS,
-    MAX_STEPS,
-    MAX_TEXT,
-    Budget,
-    Overflow,
-    copying,
-    reading,
-)
+from hermetic.policy import budget, dynamic_code, marks
+from hermetic.policy.acts import Act
+from hermetic.policy.budget import MAX_STEPS, MAX_TEXT, Overflow, copying, reading
 from hermetic.policy.call import Call, program_name
-from hermetic.policy.circumstances import of_call
-from hermetic.policy.dynamic_code import (
-    EXHAUSTION,
-    FORK_BOMB,
-    OPAQUE_CODE,
-    UNKNOWN_COMMAND,
-    execute,
-)
-from hermetic.policy.extension import Extension
-from hermetic.policy.marks import (
-    ENDLESS,
-    LOCAL,
-    NET,
-    SECRET,
-    TOKEN,
-    has_glob,
-    is_known,
-    is_plain,
-    marks_in,
-    shown,
-    unknown_like,
-)
+from hermetic.policy.marks import LOCAL, is_known, is_plain, shown, unknown_like
 from hermetic.policy.network import REVERSE_SHELL
+from hermetic.policy.programs.catalog import FALLBACK, find_judge
 from hermetic.policy.programs.hooks.shells import run_file
-from hermetic.policy.rules import Finding, Rule
 from hermetic.policy.variables import judge_variable
 
+from . import syntax
 from .aliases import expand
 from .assignments import assign, makes_local
-from .compounds import first_word, in_background, run_compound
+from .compounds import in_background, plain_word, run_compound
 from .decoders import holds_unpacked, is_decoded, unpacks
 from .expansion import Folder
+from .findings import Findings
 from .join import decided, either, join, undecided, worlds
-from .judging import Step, is_unknown, judge
 from .reader import Reader, Unreadable
 from .redirects import Streams, deliver, open_streams
 from .state import Shell
-from .syntax import Assign, Coproc, Function, Lit, Node, Pipe, Proc, Redirect, Seq, Simple, Word
-from .traps import spring
+from .syntax import Assign, Compound, Node, Pipe, Seq, Simple, Word
+from .traps import EVENTS
 
 MAX_NESTING = 60
 VARIABLES = 16  # that are copied and compared in a step
 MAX_PROBES = 4
 MAX_ACTS = 2000
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
-_CARRIED = SECRET + TOKEN + NET + "\ue004"
+_CARRIED = marks.SECRET + marks.TOKEN + marks.NET + marks.DECODED
 
 
-class Evaluator(Budget):
+class Evaluator(Findings):
     """One evaluation of one text; `findings` grows as commands are met."""
 
     def __init__(self, most_steps: int = MAX_STEPS) -> None:
         super().__init__(most_steps)
-        self.extension: Extension | None = None  # rows of the user's
-        self.judged: list[Step] | None = None  # the programs that were judged, for an explanation
-        self.findings: list[Finding] = []
         self.nesting = 0
-        self.span = (0, 0)
         self.fixed = False
         # functions being run, with their arguments
         self.active: list[tuple[str, tuple[str, ...]]] = []
@@ -81,52 +50,23 @@ class Evaluator(Budget):
         self.forking = 0  # inside a pipeline or a background command
         self.processes = 0
         self.endless = 0
-        self.probing = 0
         self.trapped = False  # the code of a trap is being run
-        self.redirecting = 0  # the streams of a command are being opened, not the command itself
-        self.acts: list[Act] = []
-        # the programs that are being run, each by the one before
-        self.carriers: list[list[str]] = []
         # code that runs when its shell ends
         self.later: list[tuple[str, Shell, tuple[int, int]]] = []
-
-    # --- the face to words and commands
-
-    def report(
-        self,
-        rule: Rule,
-        reason: str,
-        decoded: str,
-        path: str | None,
-        shell: Shell,
-        call: Call | None = None,
-    ) -> None:
-        """Record a finding at the command being evaluated."""
-        finding = Finding(rule, reason, *self.span, decoded, path, shell.remote)
-        self.findings.append(
-            finding if call is None else of_call(finding, call, redirecting=self.redirecting > 0)
-        )
-
-    def note(self, deed: Deed, value: str, *, scope: Scope = "") -> None:
-        """Record that something is written, deleted, read or reached, or that a program will run."""
-        if not self.probing and len(self.acts) < MAX_ACTS:
-            if deed == "run":
-                self.acts.append(Act(deed, words=tuple(value.split())))
-            else:
-                self.acts.append(
-                    Act(deed, host=value) if deed == "reach" else Act(deed, path=value, scope=scope)
-                )
 
     def capture(self, body: Seq, shell: Shell) -> str:
         """What a command substitution prints."""
         output = self.run(body, self.fork(shell), self.input)
-        if ENDLESS in output:
+        if marks.ENDLESS in output:
             self.report(
-                EXHAUSTION, "keeps what never ends in memory", shown(output[:80]), None, shell
+                dynamic_code.EXHAUSTION,
+                "keeps what never ends in memory",
+                shell,
+                shown(output[:80]),
             )
         return output
 
-    def open_process(self, proc: Proc, shell: Shell) -> str:
+    def open_process(self, proc: syntax.Proc, shell: Shell) -> str:
         """The file name that stands for a process substitution."""
         output = self.run(proc.body, self.fork(shell), LOCAL if proc.direction == ">" else None)
         self.processes += 1
@@ -149,13 +89,8 @@ class Evaluator(Budget):
             try:
                 seq = Reader(text, self.span).read()
             except Unreadable as problem:
-                self.report(
-                    UNKNOWN_COMMAND,
-                    f"runs code that cannot be read: {problem}",
-                    shown(text[:200]),
-                    None,
-                    shell,
-                )
+                reason = f"runs code that cannot be read: {problem}"
+                self.report(dynamic_code.UNKNOWN_COMMAND, reason, shell, shown(text[:200]))
                 return unknown_like(text)
             return self.run(seq, shell, stdin)
         finally:
@@ -190,7 +125,8 @@ class Evaluator(Budget):
             action()
             self.finish(kept_for_later)
             return any(
-                f.rule.label == "dangerous" and f.rule is not UNKNOWN_COMMAND for f in self.findings
+                f.rule.label == "dangerous" and f.rule is not dynamic_code.UNKNOWN_COMMAND
+                for f in self.findings
             )
         finally:
             self.probing -= 1
@@ -206,8 +142,6 @@ class Evaluator(Budget):
         self.nesting += 1
         if self.nesting > MAX_NESTING:
             raise Overflow
-
-    # --- nodes
 
     def run(self, seq: Seq, shell: Shell, stdin: str | None) -> str:
         """Evaluate a list of commands; gives what they print."""
@@ -244,7 +178,7 @@ class Evaluator(Budget):
         """Evaluate one command, in every way the shell may be when it is met; gives what it prints."""
         if shell.traps and not self.trapped:
             self.trapped = True
-            spring(self, shell)
+            self._spring(shell)
             self.trapped = False
         choices = undecided(shell) if shell.choices else None
         if not choices:
@@ -264,31 +198,51 @@ class Evaluator(Budget):
         join(shell, ends)
         return either(outputs)
 
+    def _spring(self, shell: Shell) -> None:
+        """Make the shell what it may be before its next command: any of its traps may have run, or
+        none.
+        """
+        ends, kept_for_later = [shell.fork()], len(self.later)
+        for signal, code in shell.traps:
+            # what a signal runs is judged at the end
+            findings, silent = self.findings, signal not in EVENTS
+            self.findings = [] if silent else findings
+            self.probing += silent
+            ends.append(self.fork(shell))
+            self.run_text(code, ends[-1], None)
+            self.probing -= silent
+            self.findings = findings
+        del self.later[kept_for_later:]
+        join(shell, ends)
+
     def _node(self, node: Node, shell: Shell, stdin: str | None) -> str:
+        self._stand_at(node)
+        self._enter()
+        output = ""
+        if isinstance(node, Simple):
+            output = self._simple(node, shell, stdin)
+        elif isinstance(node, Pipe):
+            output = self._pipe(node, shell, stdin)
+        elif isinstance(node, syntax.Coproc):
+            self._coproc(node, shell)
+        elif isinstance(node, syntax.Function):
+            shell.functions[node.name] = node.body
+            shell.unsure -= {node.name}
+        else:
+            output = self._redirected(node, shell, stdin)
+        self.nesting -= 1
+        return output
+
+    def _stand_at(self, node: Node) -> None:
         if not self.fixed:
             self.span = (node.start, node.end)
-        if isinstance(node, Simple):
-            return self._simple(node, shell, stdin)
-        self._enter()
-        try:
-            if isinstance(node, Pipe):
-                return self._pipe(node, shell, stdin)
-            if isinstance(node, Function):
-                shell.functions[node.name] = node.body
-                shell.unsure -= {node.name}
-                return ""
-            if isinstance(node, Coproc):
-                return self._coproc(node, shell)
-            return self._redirected(node, shell, stdin)
-        finally:
-            self.nesting -= 1
 
     def _pipe(self, node: Pipe, shell: Shell, stdin: str | None) -> str:
         text = stdin
-        if first_word(Seq([(node.commands[-1], ";")])) in _SHELLS and any(
+        if plain_word(node.commands[-1]) in _SHELLS and any(
             unpacks(one) for one in node.commands[:-1]
         ):
-            self.report(OPAQUE_CODE, "runs text that only a decoder shows", "", None, shell)
+            self.report(dynamic_code.OPAQUE_CODE, "runs text that only a decoder shows", shell)
         self.forking += 1
         for command in node.commands:
             inner = self.fork(shell)
@@ -298,7 +252,7 @@ class Evaluator(Budget):
             join(shell, [shell.fork(), inner])
         return text or ""
 
-    def _coproc(self, node: Coproc, shell: Shell) -> str:
+    def _coproc(self, node: syntax.Coproc, shell: Shell) -> None:
         """Start a coprocess: what it prints waits behind one descriptor, what it reads goes into
         another.
         """
@@ -311,39 +265,31 @@ class Evaluator(Budget):
             shell.descriptors[number] = f"/dev/fd/{number}"
             shell.files[f"/dev/fd/{number}"] = content
         shell.variables[node.name] = numbers
-        return ""
 
     def _redirected(self, node: Node, shell: Shell, stdin: str | None) -> str:
-        assert not isinstance(node, Simple | Pipe | Function | Coproc)
+        assert isinstance(node, Compound)
         self.spend(4)
-        folder = Folder(self, shell)
-        streams = self._open_streams(
-            node.redirects, folder, self._call(["{"], shell, stdin, {}), stdin
-        )
+        folder, call = Folder(self, shell), Call(["{"], shell, stdin, {}, self)
+        streams = self._open_streams(node.redirects, folder, call, stdin)
         output = run_compound(self, node, shell, streams.stdin, folder)
-        return self._close(streams, output, self._call(["{"], shell, stdin, {}))
-
-    # --- simple commands
+        return self._close(streams, output, call)
 
     def _simple(self, node: Simple, shell: Shell, stdin: str | None) -> str:
         before, self.input = self.input, stdin
-        try:
-            return self._run_simple(node, shell, stdin)
-        finally:
-            self.input = before
-
-    def _run_simple(self, node: Simple, shell: Shell, stdin: str | None) -> str:
         self.spend(4)
-        if node.words and shell.aliases:
-            alias = self._alias(node, shell)
-            if alias is not None:
-                # Whether a shell follows aliases depends on its options: judged both ways.
-                followed = shell.fork()
-                self._aliased(alias, followed, stdin)
-                output = self._run_words(node, shell, stdin)
-                join(shell, [shell.fork(), followed])
-                return output
-        return self._run_words(node, shell, stdin)
+        alias = self._alias(node, shell)
+        # Whether a shell follows aliases depends on its options: judged both ways.
+        followed = shell.fork() if alias else shell
+        if alias:
+            self.aliasing.append(alias)
+            text = expand(alias, node.rest, shell.aliases, set(self.aliasing[:-1]), self)
+            self.run_text(text, followed, stdin)
+            self.aliasing.pop()
+        output = self._run_words(node, shell, stdin)
+        if alias:
+            join(shell, [shell.fork(), followed])
+        self.input = before
+        return output
 
     def _run_words(self, node: Simple, shell: Shell, stdin: str | None) -> str:
         folder = Folder(self, shell)
@@ -352,29 +298,28 @@ class Evaluator(Budget):
         if argv:
             for one in node.assigns:
                 env[one.name] = folder.text(one.value) if one.value is not None else ""
-            self.span = self.span if self.fixed else (node.start, node.end)
         else:
             for one in node.assigns:
                 assign(self, one, shell, folder)
-                self.span = self.span if self.fixed else (node.start, node.end)
-        call = self._call(argv or [">"], shell, stdin, env)
+                self._stand_at(node)
+        self._stand_at(node)
+        call = Call(argv or [">"], shell, stdin, env, self)
         streams = self._open_streams(node.redirects, folder, call, stdin)
-        self.span = self.span if self.fixed else (node.start, node.end)
+        self._stand_at(node)
         if not argv:
-            if len(node.redirects) == 1 and node.redirects[0].op == "<":
-                return self._close(streams, streams.stdin or "", call)  # $(<file) prints the file
-            return self._close(streams, "", call)
+            is_file = len(node.redirects) == 1 and node.redirects[0].op == "<"
+            return self._close(streams, streams.stdin or "" if is_file else "", call)  # $(<file)
         if is_decoded(node.words[0]) and argv[0] not in shell.functions:
-            call.report(OPAQUE_CODE, "hides which program runs behind a decoder")
+            call.report(dynamic_code.OPAQUE_CODE, "hides which program runs behind a decoder")
         elif call.name in (*_SHELLS, "eval") and any(
             holds_unpacked(word) for word in node.words[1:]
         ):
-            call.report(OPAQUE_CODE, "runs text that only a decoder shows")
+            call.report(dynamic_code.OPAQUE_CODE, "runs text that only a decoder shows")
         output = self._launch(argv, shell, streams, env)
         return self._close(streams, output, call)
 
     def _launch(self, argv: list[str], shell: Shell, streams: Streams, env: dict[str, str]) -> str:
-        call = self._call(argv, shell, streams.stdin, env)
+        call = Call(argv, shell, streams.stdin, env, self)
         if argv[0] == "exec" and len(argv) == 1:
             shell.descriptors.update(streams.opened)
             if "1" in streams.opened:
@@ -400,14 +345,14 @@ class Evaluator(Budget):
         self.spend(12 + copying(*argv, stdin or ""))
         self.carriers.append(argv)
         try:
-            call = self._call(argv, shell, stdin, env)
+            call = Call(argv, shell, stdin, env, self)
             if not self.probing and len(self.acts) < MAX_ACTS:
                 self.acts.append(Act("run", tuple(argv)))
             with shell.temporarily(env):
                 output = self._dispatch(call, functions)
             if output is None:
                 return _default_output(call)
-            if len(output) >= CHARACTERS:
+            if len(output) >= budget.CHARACTERS:
                 self.spend(copying(output))
             return output if len(output) <= MAX_TEXT else unknown_like(output)
         finally:
@@ -430,7 +375,7 @@ class Evaluator(Budget):
             and word == call.shell.name0
             and (call.shell.scripts or (self.endless and call.name in _SHELLS))
         ):
-            call.report(FORK_BOMB, "starts itself again and again without end")
+            call.report(dynamic_code.FORK_BOMB, "starts itself again and again without end")
             return ""
         replaced = self._replacement(call, word)
         if replaced is not None:
@@ -440,12 +385,12 @@ class Evaluator(Budget):
         if (
             "command_not_found_handle" in call.shell.functions
             and "/" not in word
-            and is_unknown(call)
+            and find_judge(call) is FALLBACK
         ):
             self._function(
                 call.again(["command_not_found_handle", *call.argv]), "command_not_found_handle"
             )
-        return judge(self, call)
+        return self.judge(call)
 
     def _replacement(self, call: Call, word: str) -> str | None:
         """The program behind a copy or a link of that name, when PATH was changed to find such."""
@@ -461,21 +406,24 @@ class Evaluator(Budget):
         )
 
     def _unknown_program(self, call: Call, word: str) -> str | None:
-        is_named = "/" in word and is_plain(call.name) and call.name and not has_glob(word)
-        if is_named and not {NET, "\ue004"} & set(marks_in(word)):
-            return judge(self, call)
+        is_named = "/" in word and is_plain(call.name) and call.name and not marks.has_glob(word)
+        if is_named and not {marks.NET, marks.DECODED} & set(word):
+            return self.judge(call)
         if is_known(word):
             call.report(
-                UNKNOWN_COMMAND, f"hides which program runs behind a pattern: {shown(word)}"
+                dynamic_code.UNKNOWN_COMMAND,
+                f"hides which program runs behind a pattern: {shown(word)}",
             )
             return None
-        execute(call, word, "a program's name")
+        dynamic_code.execute(call, word, "a program's name")
         return None
 
     def _function(self, call: Call, name: str) -> str:
         running = (name, tuple(call.args))
         if any(other == name for other, _ in self.active) and self.forking:
-            call.report(FORK_BOMB, f"the function {name} starts copies of itself without end")
+            call.report(
+                dynamic_code.FORK_BOMB, f"the function {name} starts copies of itself without end"
+            )
             return LOCAL
         if running in self.active:
             return LOCAL
@@ -495,8 +443,6 @@ class Evaluator(Budget):
             shell.positional, self.fixed = before
             shell.reveal(outer)
 
-    # --- parts of a simple command
-
     def _argv(self, node: Simple, shell: Shell, folder: Folder) -> list[str]:
         if not any(isinstance(word, Assign) for word in node.words):
             return folder.fields([word for word in node.words if isinstance(word, Word)])
@@ -511,54 +457,29 @@ class Evaluator(Budget):
                 argv += folder.fields([word])
         return argv
 
-    def _alias(self, node: Simple, shell: Shell) -> tuple[str, str] | None:
-        first = node.words[0]
-        if not isinstance(first, Word) or len(first.pieces) != 1:
-            return None
-        piece = first.pieces[0]
-        if (
-            not isinstance(piece, Lit)
-            or piece.quoted
-            or piece.text not in shell.aliases
-            or piece.text in self.aliasing
-        ):
-            return None
-        return piece.text, expand(piece.text, node.rest, shell.aliases, set(self.aliasing), self)
-
-    def _aliased(self, alias: tuple[str, str], shell: Shell, stdin: str | None) -> str:
-        self.aliasing.append(alias[0])
-        try:
-            return self.run_text(alias[1], shell, stdin)
-        finally:
-            self.aliasing.pop()
-
-    def _call(self, argv: list[str], shell: Shell, stdin: str | None, env: dict[str, str]) -> Call:
-        return Call(argv, shell, stdin, env, self)
+    def _alias(self, node: Simple, shell: Shell) -> str:
+        """The alias that a command begins with, or nothing."""
+        first = plain_word(node, bare=True) if shell.aliases else ""
+        return first if first in shell.aliases and first not in self.aliasing else ""
 
     def _open_streams(
-        self, redirects: list[Redirect], folder: Folder, call: Call, stdin: str | None
+        self, redirects: list[syntax.Redirect], folder: Folder, call: Call, stdin: str | None
     ) -> Streams:
         self.redirecting += bool(redirects)
-        try:
-            return open_streams(redirects, folder, call, stdin)
-        finally:
-            self.redirecting -= bool(redirects)
+        streams = open_streams(redirects, folder, call, stdin)
+        self.redirecting -= bool(redirects)
+        return streams
 
     def _close(self, streams: Streams, output: str, call: Call) -> str:
         """Send output where the redirections say; gives what is left for the next in line."""
-        if not streams.outputs and "1" in call.shell.descriptors and "1" not in streams.opened:
-            target = call.shell.descriptors["1"]
-            self._send(target, output, call)
-        for target in streams.outputs:
-            self._send(target, output, call)
-        return "" if streams.captured else output
-
-    def _send(self, target: str, output: str, call: Call) -> None:
+        targets = list(streams.outputs)
+        if not targets and "1" in call.shell.descriptors and "1" not in streams.opened:
+            targets.append(call.shell.descriptors["1"])
         self.redirecting += 1
-        try:
+        for target in targets:
             deliver(target, output, call)
-        finally:
-            self.redirecting -= 1
+        self.redirecting -= 1
+        return "" if streams.captured else output
 
 
 def _default_output(call: Call) -> str:

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from functools import lru_cache
 
 from hermetic.policy.budget import CHARACTERS, MAX_TEXT, READ_CHARACTERS, copying, joined, reading
+from hermetic.policy.call import Machine
 from hermetic.policy.marks import NUMBER, STAR, UNSET, activate_globs, is_plain, unknown_like
 
 from . import parameters
 from .arithmetic import calculate
 from .braces import expand_braces
 from .state import Shell, Value
-from .syntax import Arith, Lit, Piece, Proc, Seq, Sub, Var, Word
+from .syntax import Arith, Lit, Piece, Proc, Sub, Var, Word
 
 MAX_FIELDS = 2_000
 _STEPPED = re.compile(
     r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
 )
-_WHITE = re.compile(r"[ \t\n]+")
-
-
-class Runner(Protocol):
-    """Who evaluates the commands inside a word."""
-
-    def capture(self, body: Seq, shell: Shell) -> str: ...
-    def open_process(self, proc: Proc, shell: Shell) -> str: ...
-    def spend(self, steps: int) -> None: ...
-    def fold_text(self, text: str, shell: Shell) -> str: ...
 
 
 class Folder:
     """Folds the words of one shell."""
 
-    def __init__(self, runner: Runner, shell: Shell) -> None:
+    def __init__(self, runner: Machine, shell: Shell) -> None:
         self.runner = runner
         self.shell = shell
 
@@ -453,32 +444,22 @@ def split_ifs(value: str, ifs: str) -> list[str]:
     """Fields of an unquoted value; runs of white space in IFS separate once, other characters each
     time.
     """
-    if not ifs:
-        return [value]
-    if ifs == " \t\n":
-        return [part for part in _WHITE.split(value) if part]
-    fields: list[str] = []
-    current = ""
+    if not ifs or not value:
+        return [value] if value or not ifs else []
+    separator, white = _separator(ifs)
+    fields = separator.split(value.strip(white) if white else value)
+    return fields if fields[-1] else fields[:-1]
+
+
+@lru_cache(64)
+def _separator(ifs: str) -> tuple[re.Pattern[str], str]:
+    """What separates fields, and the white space among it."""
     white = "".join(char for char in ifs if char in " \t\n")
-    value = value.strip(white) if white else value
-    pending = False
-    for char in value:
-        if char in white:
-            pending = True
-            continue
-        if char in ifs:
-            fields.append(current)
-            current, pending = "", False
-            continue
-        if pending:
-            if current:
-                fields.append(current)
-                current = ""
-            pending = False
-        current += char
-    if current:
-        fields.append(current)
-    return fields
+    others = "".join(char for char in ifs if char not in white)
+    blanks, marks = f"[{re.escape(white)}]", f"[{re.escape(others)}]"
+    if not others:
+        return re.compile(f"{blanks}+"), white
+    return re.compile(f"{blanks}*{marks}{blanks}*|{blanks}+" if white else marks), white
 
 
 def _cap(text: str) -> str:

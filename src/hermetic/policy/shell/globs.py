@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 
 from hermetic.policy.marks import BRACKET, QUESTION, STAR, is_known
+from hermetic.policy.tables import names
 
 _MAX_STARS = 8
 _MAX_PATTERN = 1000
-_CLASSES = {
-    "alpha": "A-Za-z",
-    "digit": "0-9",
-    "alnum": "A-Za-z0-9",
-    "upper": "A-Z",
-    "lower": "a-z",
-    "space": r"\s",
-    "punct": r"!-/:-@\[-`{-~",
-    "xdigit": "0-9A-Fa-f",
-    "blank": " \t",
-}
+_CLASSES = dict(
+    pair.split("=", 1)
+    for pair in names(
+        r"alpha=A-Za-z digit=0-9 alnum=A-Za-z0-9 upper=A-Z lower=a-z space=\s xdigit=0-9A-Fa-f blank=\x20\t"
+        r" punct=!-/:-@\[-`{-~"
+    )
+)
 
 
 def glob_regex(pattern: str, crosses_slash: bool = True) -> re.Pattern[str] | None:

@@ -7,28 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .syntax import (
-    Assign,
-    Calc,
-    Case,
-    CFor,
-    Compound,
-    Condition,
-    Coproc,
-    For,
-    Function,
-    Group,
-    If,
-    Lit,
-    Loop,
-    Node,
-    Piece,
-    Pipe,
-    Redirect,
-    Seq,
-    Simple,
-    Word,
-)
+from . import syntax
+from .syntax import Assign, Compound, Function, Group, Lit, Node, Redirect, Seq, Simple, Word
 from .word_reader import MAX_COMMANDS, MAX_DEPTH, NO_STOPS, Unreadable, WordReader
 
 _REDIRECT = re.compile(r"(\d*|\{[A-Za-z_]\w*\})(<<<|<<-|<<|<>|<&|>&|>>|>\||&>>|&>|<(?!\()|>(?!\())")
@@ -81,7 +61,7 @@ class Reader(WordReader):
         if text[pos] in ";&":
             self.pos += 1
             return text[pos]
-        last = node.commands[-1] if isinstance(node, Pipe) else node
+        last = node.commands[-1] if isinstance(node, syntax.Pipe) else node
         if self._reserved() in _STOPPERS and not isinstance(last, Simple):
             return ";"  # `{ (ls) }`: after a compound command bash knows its own words again
         raise Unreadable(f"unexpected {text[pos]!r}")
@@ -115,13 +95,13 @@ class Reader(WordReader):
                     commands[-1].redirects.append(Redirect(">&", "2", one))
             self._go_on()
             commands.append(self._command())
-        return commands[0] if len(commands) == 1 else self._placed(Pipe(commands), start)
+        return commands[0] if len(commands) == 1 else self._placed(syntax.Pipe(commands), start)
 
     def _command(self) -> Node:
         start, word = self.pos, self._reserved()
         node: Node | None = None
         if self.text.startswith("((", start) and (text := self._arithmetic(start + 2)):
-            node = Calc(text)
+            node = syntax.Calc(text)
         elif self.text.startswith("(", start):
             self.pos += 1
             node = Group("(", self.read_list())
@@ -154,11 +134,11 @@ class Reader(WordReader):
             self._keyword("else")
             branches.append((None, self.read_list(_STOPPERS)))
         self._keyword("fi")
-        return If(branches)
+        return syntax.If(branches)
 
     def _loop(self, word: str) -> Node:
         self._keyword(word)
-        return Loop(word, self.read_list(_STOPPERS), self._loop_body())
+        return syntax.Loop(word, self.read_list(_STOPPERS), self._loop_body())
 
     def _loop_body(self) -> Seq:
         self._skip_lines()
@@ -174,7 +154,7 @@ class Reader(WordReader):
             header = self._arithmetic(self.pos + 2)
             if header is None:
                 raise Unreadable("a loop's header does not end")
-            return CFor(header, self._loop_body())
+            return syntax.CFor(header, self._loop_body())
         name = self._name("a loop without a variable")
         self._skip_lines()
         words: list[Word] | None = None
@@ -189,7 +169,7 @@ class Reader(WordReader):
                 if item.start == item.end:
                     raise Unreadable(f"unexpected {self.text[self.pos]!r} in a loop's list")
                 words.append(item)
-        return For(name, words, self._loop_body())
+        return syntax.For(name, words, self._loop_body())
 
     def _name(self, problem: str) -> str:
         match = _DEFINED.match(self.text, self.pos)
@@ -227,7 +207,7 @@ class Reader(WordReader):
                         falling.add(len(items) - 1)
                     break
         self._keyword("esac")
-        return Case(subject, items, frozenset(falling))
+        return syntax.Case(subject, items, frozenset(falling))
 
     def _condition(self, word: str) -> Node:
         self._keyword(word)
@@ -239,7 +219,7 @@ class Reader(WordReader):
                 raise Unreadable("a condition does not end")
             if _CONDITION_END.match(self.text, self.pos):
                 self.pos += 2
-                return Condition(words)
+                return syntax.Condition(words)
             if self.text[self.pos] in "()<>&|" and not regex:
                 self.pos += 1
                 continue
@@ -250,9 +230,9 @@ class Reader(WordReader):
             if self.pos == start:
                 raise Unreadable("a condition cannot be read")
 
-    def _regex(self) -> list[Piece]:
+    def _regex(self) -> list[syntax.Piece]:
         """The pattern behind `=~`, in which blanks between parentheses belong to it."""
-        pieces: list[Piece] = []
+        pieces: list[syntax.Piece] = []
         level = 0
         while self.pos < self.size:
             char = self.text[self.pos]
@@ -282,7 +262,7 @@ class Reader(WordReader):
         match = _COPROC_NAME.match(self.text, self.pos)
         if match and match[0].strip() not in (*_COMPOUND, "!", "time"):
             self.pos, name = match.end(), match[0].strip()
-        return Coproc(name, self._command())
+        return syntax.Coproc(name, self._command())
 
     def _simple(self) -> Node:
         self.commands += 1

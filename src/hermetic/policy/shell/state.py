@@ -28,31 +28,19 @@ SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 # Variables that name a tool by convention: unset, they stand for that tool.
-_TOOL_NAMES = {
-    "PYTHON": "python3",
-    "PYTHON3": "python3",
-    "CC": "cc",
-    "CXX": "c++",
-    "LD": "ld",
-    "AR": "ar",
-    "MAKE": "make",
-    "EDITOR": "vi",
-    "VISUAL": "vi",
-    "PAGER": "less",
-    "SHELL": "/bin/bash",
-    "NODE": "node",
-    "NPM": "npm",
-    "GO": "go",
-    "CARGO": "cargo",
-    "PIP": "pip",
-    "SUDO": "sudo",
-    "JAVA": "java",
-    "GIT": "git",
-    "BROWSER": "xdg-open",
-    "CMAKE": "cmake",
-    "BASH": "/bin/bash",
-    "PYTEST": "pytest",
-}
+_TOOL_NAMES = dict(
+    pair.split("=")
+    for pair in names(
+        """
+PYTHON=python3 PYTHON3=python3 CC=cc CXX=c++ LD=ld AR=ar MAKE=make EDITOR=vi VISUAL=vi PAGER=less SHELL=/bin/bash
+NODE=node NPM=npm GO=go CARGO=cargo PIP=pip SUDO=sudo JAVA=java GIT=git BROWSER=xdg-open CMAKE=cmake
+BASH=/bin/bash PYTEST=pytest OSTYPE=linux-gnu HOSTNAME=localhost PATH=/usr/local/bin:/usr/bin:/bin
+"""
+    )
+)
+# Variables whose value only the shell knows: a number, or any text.
+_NUMBERS = names("UID EUID RANDOM SECONDS LINENO BASHPID EPOCHSECONDS COLUMNS SRANDOM")
+_TEXTS = names("LANG TERM BASH_VERSION MACHTYPE HOSTTYPE")
 
 
 class Hidden(NamedTuple):
@@ -245,29 +233,10 @@ class Shell:
             return PIDS  # whoever runs this shell
         if name == "OLDPWD":
             return self.previous
-        if name in names(
-            """
-UID EUID RANDOM SECONDS LINENO BASHPID EPOCHSECONDS COLUMNS SRANDOM
-"""
-        ):
+        if name in _NUMBERS:
             return NUMBER
-        if name in _TOOL_NAMES:
-            return _TOOL_NAMES[name]
-        if name in (
-            "PATH",
-            "HOSTNAME",
-            "OSTYPE",
-            "LANG",
-            "TERM",
-            "BASH_VERSION",
-            "MACHTYPE",
-            "HOSTTYPE",
-        ):
-            return {
-                "OSTYPE": "linux-gnu",
-                "HOSTNAME": "localhost",
-                "PATH": "/usr/local/bin:/usr/bin:/bin",
-            }.get(name, UNSET)
+        if name in _TOOL_NAMES or name in _TEXTS:
+            return _TOOL_NAMES.get(name, UNSET)
         if self.complete:
             return None
         return TOKEN if SECRET_NAME.search(name) else None

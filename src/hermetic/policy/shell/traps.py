@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from hermetic.policy.rules import Finding
 from hermetic.policy.tables import names
 
-from .join import join
 from .state import Shell
 
 EVENTS = frozenset(names("DEBUG ERR RETURN"))  # traps that commands themselves set off
-
-
-class Trapped(Protocol):
-    """Who evaluates the code of a trap."""
-
-    findings: list[Finding]
-    later: list[tuple[str, Shell, tuple[int, int]]]
-    probing: int
-
-    def fork(self, shell: Shell) -> Shell: ...
-    def run_text(self, text: str, shell: Shell, stdin: str | None) -> str: ...
 
 
 def keep(shell: Shell, code: str, signals: list[str]) -> None:
@@ -39,22 +24,3 @@ def signal_name(word: str) -> str:
     """The name of a signal without its prefix."""
     name = word.upper().removeprefix("SIG")
     return "EXIT" if name == "0" else name
-
-
-def spring(machine: Trapped, shell: Shell) -> None:
-    """Make the shell what it may be before its next command: any of its traps may have run, or
-    none.
-    """
-    ends, kept_for_later = [shell.fork()], len(machine.later)
-    for signal, code in shell.traps:
-        # what a signal runs is judged at the end
-        findings, silent = machine.findings, signal not in EVENTS
-        machine.findings = [] if silent else findings
-        machine.probing += silent
-        twin = machine.fork(shell)
-        machine.run_text(code, twin, None)
-        ends.append(twin)
-        machine.probing -= silent
-        machine.findings = findings
-    del machine.later[kept_for_later:]
-    join(shell, ends)

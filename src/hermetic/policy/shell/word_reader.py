@@ -5,17 +5,7 @@ from __future__ import annotations
 import re
 
 from .quoting import decode_ansi_c
-from .syntax import (
-    Arith,
-    Lit,
-    Piece,
-    Proc,
-    Redirect,
-    Seq,
-    Sub,
-    Var,
-    Word,
-)
+from .syntax import Arith, Lit, Piece, Proc, Redirect, Seq, Sub, Var, Word
 
 MAX_DEPTH = 40
 MAX_COMMANDS = 3000

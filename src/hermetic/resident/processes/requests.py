@@ -321,7 +321,7 @@ class Follow(LogReader):
         **log: Any,
     ) -> None:
         super().__init__(resident, request, **log)
-        self.credit = credit
+        self.credit, self.pieces = credit, frames.LogPieces(request.number)
         if hold:
             self.log.holders += (self,)
         if pace:
@@ -351,7 +351,7 @@ class Follow(LogReader):
                 break
             self.offset = start + len(data)
             self.credit -= len(data)
-            request.event({"start": start}, data)
+            client.send(self.pieces.parts(start, data))
             if client.closed:
                 return
         self.log.release()

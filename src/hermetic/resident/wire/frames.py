@@ -29,6 +29,7 @@ PREFIX = struct.Struct(">IH")
 # Longest body that is copied behind its header, so that both are sent at once.
 _COPIED = 1 << 16
 _FLOAT = struct.Struct(">Bd")
+_OFFSET = struct.Struct(">Q")
 
 
 class FrameError(Exception):
@@ -44,6 +45,10 @@ def frame_parts(kind: int, number: int, fields: Fields, body: bytes = b"") -> tu
         or 2 + len(header) + len(body) > MAX_FRAME
     ):
         raise FrameError("frame too large: header %d, body %d bytes" % (len(header), len(body)))
+    return _parts(header, body)
+
+
+def _parts(header: bytes, body: bytes) -> tuple[bytes, ...]:
     start = PREFIX.pack(2 + len(header) + len(body), len(header))
     return (start + header, body) if len(body) > _COPIED else (b"".join((start, header, body)),)
 
@@ -51,6 +56,20 @@ def frame_parts(kind: int, number: int, fields: Fields, body: bytes = b"") -> tu
 def pack_frame(kind: int, number: int, fields: Fields, body: bytes = b"") -> bytes:
     """One frame as bytes."""
     return b"".join(frame_parts(kind, number, fields, body))
+
+
+class LogPieces:
+    """Packs events of one request that say where their body begins.
+
+    Their headers differ in the last bytes alone.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.header = pack([EVENT, number, {"start": 1 << 63}])[: -_OFFSET.size]
+
+    def parts(self, start: int, body: bytes) -> tuple[bytes, ...]:
+        """One event, as `frame_parts` returns it. The body fits a frame."""
+        return _parts(self.header + _OFFSET.pack(start), body)
 
 
 class FrameReader:
@@ -62,6 +81,8 @@ class FrameReader:
     def __init__(self, most: int = FIRST_FRAME) -> None:
         self.most = most
         self.buffer = bytearray()
+        # a header without fields, and what it says: keys that are typed have the same one
+        self.plain: tuple[bytes, int, int] = (b"", 0, 0)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Adds bytes and returns the complete frames.
@@ -72,7 +93,7 @@ class FrameReader:
             length, header_length = PREFIX.unpack_from(data)
             # nearly always: exactly one frame
             if length == len(data) - 4 and 2 + header_length <= length <= self.most:
-                return iter((_frame(data[6 : 6 + header_length], data[6 + header_length :]),))
+                return iter((self._frame(data[6 : 6 + header_length], data[6 + header_length :]),))
         return self._cut(data)
 
     def _cut(self, data: bytes) -> Iterator[Frame]:
@@ -90,18 +111,22 @@ class FrameReader:
                 if end > len(buffer):
                     break
                 split = at + 6 + header_length
-                frame = _frame(bytes(buffer[at + 6 : split]), bytes(buffer[split:end]))
+                frame = self._frame(bytes(buffer[at + 6 : split]), bytes(buffer[split:end]))
                 at = end
                 yield frame
         finally:  # also if the consumer fails: no frame is returned twice
             del buffer[:at]
 
-
-def _frame(packed: bytes, body: bytes) -> Frame:
-    header = unpack(packed)
-    if type(header) is not list or [*map(type, header)] != [int, int, dict]:
-        raise FrameError("header is not [kind, id, fields]")
-    return header[0], header[1], header[2], body
+    def _frame(self, packed: bytes, body: bytes) -> Frame:
+        known, kind, number = self.plain
+        if packed == known:
+            return kind, number, {}, body
+        header = unpack(packed)
+        if type(header) is not list or [*map(type, header)] != [int, int, dict]:
+            raise FrameError("header is not [kind, id, fields]")
+        if not header[2]:
+            self.plain = packed, header[0], header[1]
+        return header[0], header[1], header[2], body
 
 
 def pack(value: Any) -> bytes:

@@ -21,12 +21,13 @@ Content = Literal["output", "code", "environment"]
 # Names that a secret follows. They end like this: token_type, secret_name and password_file are
 # something else.
 _NAME = (
-    r"passw(?:or)?d|passphrase|pass|pwd|secret|client[_-]?secret|token|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key"
+    r"passw(?:or)?d|passphrase|pass|pwd|secret|client[_-]?secret|token|api[_-]?key|access[_-]?key(?:[_-]?id)?"
+    r"|secret[_-]?key(?:[_-]?base)?"
     r"|private[_-]?key|signing[_-]?key|encryption[_-]?key|master[_-]?key|account[_-]?key|auth[_-]?key|service[_-]?key"
     r"|consumer[_-]?key|credentials?|psk"
 )
 _ASSIGNED = re.compile(
-    rf"""(?P<name>{_NAME}) \\?["']? [ \t]{{0,8}} (?:=>|:=|[:=])(?!=) [ \t]{{0,8}}
+    rf"""(?P<name>{_NAME}) \\?["']? \]? [ \t]{{0,8}} (?:=>|:=|[:=])(?!=) [ \t]{{0,8}}
     (?: \\" (?P<escaped>[^"\\\r\n]{{1,512}}+) \\"
       | " (?P<double>(?:[^"\\\r\n]|\\.){{1,512}}+) "
       | ' (?P<single>[^'\r\n]{{1,512}}+) '
@@ -108,7 +109,10 @@ _NO_COOKIE = frozenset({"expires", "path", "domain", "max-age", "samesite"})
 
 _QUOTED = r"(?:'([^'\n]{4,255})'|\"([^\"\n]{4,255})\"|([^\s'\"$<|;&]{4,255}))"
 # A password that a program reads from a pipe or a string: it stands there for nothing else.
-_READS = r"(?:sudo[ \t](?:[^\n|;&]{0,80}[ \t])?-S\b|[a-z][^\n|;&]{0,120}[ \t]--password-stdin\b|(?:sudo[ \t]+)?chpasswd\b)"
+_READS = (
+    r"(?:sudo[ \t](?:[^\n|;&]{0,80}[ \t])?-S\b|[a-z][^\n|;&]{0,120}[ \t]--password-stdin\b"
+    r"|(?:sudo[ \t]+)?(?:chpasswd\b|passwd[ \t][^\n|;&]{0,80}--stdin\b))"
+)
 _READ_PIPE = re.compile(
     rf"(?:echo|printf)[ \t]+(?:-\w+[ \t]+|['\"]?%s(?:\\n)?['\"]?[ \t]+)?{_QUOTED}[ \t]*\|[ \t]*{_READS}"
 )
@@ -379,7 +383,9 @@ PATTERNS: tuple[Pattern, ...] = (
     _statement(
         "identified", r"identified[ \t]+(?:with[ \t]+\w+[ \t]+)?by[ \t]+(?:password[ \t]+)?"
     ),
-    _statement("password", r"(?:encrypted|with)[ \t]+password[ \t]+(?=['\"])"),
+    _statement("password", r"(?:encrypted|with|user[ \t]+\w{1,64})[ \t]+password[ \t]+(?=['\"])"),
+    _statement("env", rf"^env[ \t]+\w{{0,64}}{_NAMES}[ \t]+"),
+    _statement("configure", rf"\bconfigure[ \t]+set[ \t]+[\w.]{{0,64}}{_NAMES}[ \t]+"),
     _statement("requirepass", r"\brequirepass[ \t]+"),
     _statement("masterauth", r"\bmasterauth[ \t]+"),
     # XML elements and attributes, PHP constants.

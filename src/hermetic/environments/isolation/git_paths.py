@@ -10,9 +10,11 @@ from contextlib import suppress
 MOST_REPOSITORIES = 200  # below .git/modules
 DEEPEST = 6  # names of submodules may hold slashes
 NESTED = 2  # directories deep, of a workspace with repositories in it
-MOST_ENTRIES = 5000  # looked at for them
+MOST_ENTRIES = 2000  # looked at for them
 MOST_INCLUDED = 50  # files that configs include
 MOST_CONFIG = 1 << 20  # bytes
+
+_NO_PROJECT = frozenset({".git", "node_modules"})
 
 # Of a repository's own directory. A trailing slash marks a directory, for one that is missing.
 SETTINGS = ("hooks/", "config", "config.worktree", "commondir", "gitdir")
@@ -66,7 +68,7 @@ def _nested(workspace: str) -> Iterator[str]:
                     count += 1
                     if count > MOST_ENTRIES:
                         return
-                    if entry.name == ".git" or not entry.is_dir(follow_symlinks=False):
+                    if entry.name in _NO_PROJECT or not entry.is_dir(follow_symlinks=False):
                         continue
                     below.append(entry.path)
                     if os.path.lexists(os.path.join(entry.path, ".git")):

@@ -375,11 +375,9 @@ class Approvals:
         self, reviewer: Reviewer, action: Action, needs: Sequence[Need]
     ) -> list[Need]:
         """The need that a second opinion adds. One that fails or takes too long adds it too."""
-        request, opinion, why = (
-            self._request(action, needs),
-            "ask",
-            "the second opinion was not given in time",
-        )
+        request = self._request(action, needs)
+        opinion = "ask"
+        why = "the second opinion was not given in time"
         try:
             async with asyncio.timeout(REVIEW_SECONDS):
                 opinion = await answer_of(reviewer, request)

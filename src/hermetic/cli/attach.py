@@ -144,53 +144,36 @@ async def show_process(
 
     `ends_input`: the end of our input, where that is no terminal, is typed as ctrl-d.
     """
-    process = keyboard.process
-    is_raw = process.info.pty and os.isatty(STDIN)
+    process, has_terminal = keyboard.process, keyboard.process.info.pty
+    is_raw, detach = has_terminal and os.isatty(STDIN), DETACH if can_detach else b""
     with _raw_terminal(can_detach) if is_raw else nullcontext(), _restored_modes() as modes:
         if is_raw and not keyboard.is_watching:
             await _follow_size(keyboard)
-        is_over = await _follow(
-            environment, keyboard, interrupts, modes, DETACH if can_detach else b"", ends_input
-        )
-    return (await process.status()).ending if is_over else None
+
+        def show(data: bytes) -> None:
+            modes.feed(data)
+            interrupts.write(STDOUT, data)
+
+        start = max(0, process.info.out - SHOWN_BYTES) if has_terminal else 0
+        copy = LogCopy(environment, process.id, show, start)
+        output = asyncio.create_task(copy.to_the_end())
+        typed = asyncio.create_task(_pass_on(keyboard, has_terminal, detach, ends_input))
+        try:
+            await asyncio.wait([output, typed], return_when=asyncio.FIRST_COMPLETED)
+            if typed.done() and typed.result():
+                return None
+            await output
+        finally:
+            for task in (output, typed):
+                task.cancel()
+            await asyncio.wait([output, typed])
+    return (await process.status()).ending
 
 
 def detached(id: str) -> int:
     """Says how to come back to a process that was left running; the exit code."""
     sys.stderr.write(f"detached; `hermetic attach {one_line(id)}` comes back\n")
     return 0
-
-
-async def _follow(
-    environment: Environment,
-    keyboard: Keyboard,
-    interrupts: Interrupts,
-    modes: TerminalModes,
-    detach: bytes,
-    ends_input: bool,
-) -> bool:
-    """True when the process has ended, False when the person detached."""
-    process = keyboard.process
-    has_terminal = process.info.pty
-    start = max(0, process.info.out - SHOWN_BYTES) if has_terminal else 0
-
-    def show(data: bytes) -> None:
-        modes.feed(data)
-        interrupts.write(STDOUT, data)
-
-    copy = LogCopy(environment, process.id, show, start)
-    output = asyncio.create_task(copy.to_the_end())
-    typed = asyncio.create_task(_pass_on(keyboard, has_terminal, detach, ends_input))
-    try:
-        await asyncio.wait([output, typed], return_when=asyncio.FIRST_COMPLETED)
-        if typed.done() and typed.result():
-            return False
-        await output
-        return True
-    finally:
-        for task in (output, typed):
-            task.cancel()
-        await asyncio.wait([output, typed])
 
 
 async def _pass_on(keyboard: Keyboard, has_terminal: bool, detach: bytes, ends_input: bool) -> bool:

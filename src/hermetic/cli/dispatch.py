@@ -30,16 +30,12 @@ class Entry(NamedTuple):
 
 # A module is imported when one of its commands is used: `hermetic version` does not wait for the
 # others.
-_RUN, _ATTACH, _MANAGE = (
-    Lazy("hermetic.cli.run"),
-    Lazy("hermetic.cli.attach"),
-    Lazy("hermetic.cli.manage"),
-)
-_WATCH, _STOP, _RECORD = (
-    Lazy("hermetic.cli.watch"),
-    Lazy("hermetic.cli.stop"),
-    Lazy("hermetic.cli.record"),
-)
+_RUN = Lazy("hermetic.cli.run")
+_ATTACH = Lazy("hermetic.cli.attach")
+_MANAGE = Lazy("hermetic.cli.manage")
+_WATCH = Lazy("hermetic.cli.watch")
+_STOP = Lazy("hermetic.cli.stop")
+_RECORD = Lazy("hermetic.cli.record")
 COMMANDS: Mapping[str, Entry] = {
     "run": Entry("run a command, stream its output, exit with its code", _RUN),
     "shell": Entry("an interactive shell in an environment", _RUN),

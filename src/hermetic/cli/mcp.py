@@ -74,10 +74,8 @@ def _mcp(arguments: argparse.Namespace) -> int:
 
 def serve_options(arguments: argparse.Namespace) -> "client.ServeOptions":
     """What the command line says of every client. Raises ConfigError."""
-    settings, options = (
-        config.load(current_directory(), kind=arguments.env),
-        given_options(arguments),
-    )
+    settings = config.load(current_directory(), kind=arguments.env)
+    options = given_options(arguments)
     with option_errors():
         # a wrong one is reported now
         catalog.find(settings.environment.kind)({**settings.options, **options})

@@ -36,11 +36,9 @@ else:
     config, clients = Lazy("hermetic.config"), Lazy("hermetic.serve.clients")
     running = Lazy("hermetic.serve.running")
     server, static_files = Lazy("hermetic.serve.server"), Lazy("hermetic.serve.static_files")
-    access, password, tokens = (
-        Lazy("hermetic.serve.access"),
-        Lazy("hermetic.serve.password"),
-        Lazy("hermetic.serve.tokens"),
-    )
+    access = Lazy("hermetic.serve.access")
+    password = Lazy("hermetic.serve.password")
+    tokens = Lazy("hermetic.serve.tokens")
 
 ABOUT = """\
 Serves the console: a page that shows environments, commands and approvals of this user, with terminals. It prints a URL

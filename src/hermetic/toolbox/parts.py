@@ -197,10 +197,8 @@ class Parts:
             return
         self._rearmed.add(environment)
         record, history = record_of(environment), self.histories.of(task_id)
-        is_first, start = (
-            not history.resident,
-            record.options.get("cwd") or record.options.get("workspace") or "?",
-        )
+        is_first = not history.resident
+        start = record.options.get("cwd") or record.options.get("workspace") or "?"
         if history.meet(
             record.resident, start, separate_files=environment.isolation.separate_files
         ):

@@ -448,11 +448,9 @@ class Reporter:
     def _tell(
         self, kind: Kind, text: str, *, id: str = "", taken: Record = nothing, **more: Any
     ) -> None:
-        command, process, name = (
-            self._notices.show(self._process.info.command, ""),
-            self._process.id,
-            id or kind,
-        )
+        command = self._notices.show(self._process.info.command, "")
+        process = self._process.id
+        name = id or kind
         notice = Notice(
             kind=kind,
             task_id=self.wishes.task,

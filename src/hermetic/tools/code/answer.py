@@ -38,10 +38,8 @@ def shown(printed: Printed, budget: int, clean: Clean, more: str = "") -> str:
     if printed.omitted is None and len(printed.data) <= budget:
         return clean(_text(printed.data))
     at = len(printed.data) if printed.omitted is None else printed.omitted[0]
-    before, after = (
-        printed.data[:at],
-        printed.data if printed.omitted is None else printed.data[at:],
-    )
+    before = printed.data[:at]
+    after = printed.data if printed.omitted is None else printed.data[at:]
     head = before[: int(budget * HEAD_PART)]
     room = budget - len(head)
     cut = cut_to_characters(head, after[-room:] if room else b"", printed.total)

@@ -97,10 +97,8 @@ def merge(
     """
     known = [at for at, place in enumerate(places) if place is not None and (at or starts_line)]
     indents = Indentation([olds[at] for at in known], [heres[places[at] or 0] for at in known])
-    plain, plain_new = (
-        [bare(line).rstrip() for line in olds],
-        [bare(line).rstrip() for line in news],
-    )
+    plain = [bare(line).rstrip() for line in olds]
+    plain_new = [bare(line).rstrip() for line in news]
     result: list[str] = []
     position = 0
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, plain, plain_new, False).get_opcodes():

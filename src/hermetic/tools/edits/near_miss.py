@@ -17,10 +17,8 @@ _NUMBERED = re.compile(r"[ \t]*\d+[ \t]*[|\u2502:][ \t]?")
 def explain(text: str, old: str, new: str, what: str = "old_string") -> str:
     """The error message for a text that is not in the file."""
     message = [f"{what} is not in the file."]
-    lines, wanted = (
-        [bare(line) for line in split_lines(text)],
-        old.replace("\r\n", "\n").split("\n"),
-    )
+    lines = [bare(line) for line in split_lines(text)]
+    wanted = old.replace("\r\n", "\n").split("\n")
     if not text:
         return f"{what} is not in the file, which is empty."
     if len(wanted) > 1 and all(_NUMBERED.match(line) for line in wanted if line.strip()):

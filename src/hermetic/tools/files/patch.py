@@ -137,12 +137,10 @@ class _Overseer:
     def __init__(
         self, memory: FileMemory, judge: WriteJudge, environment: Environment, locks: AsyncExitStack
     ) -> None:
-        self._memory, self._judge, self._environment, self._locks = (
-            memory,
-            judge,
-            environment,
-            locks,
-        )
+        self._memory = memory
+        self._judge = judge
+        self._environment = environment
+        self._locks = locks
         self.lint: Fields = {}
 
     async def allow(self, paths: Sequence[str]) -> None:

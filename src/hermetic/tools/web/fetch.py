@@ -221,10 +221,8 @@ class Fetcher:
     async def _read(
         self, url: URL, response: httpcore2.Response, headers: Mapping[str, str]
     ) -> Answer:
-        said, packing = (
-            headers.get("content-type", ""),
-            headers.get("content-encoding", "identity").strip().lower(),
-        )
+        said = headers.get("content-type", "")
+        packing = headers.get("content-encoding", "identity").strip().lower()
         kind = said.partition(";")[0].strip().lower()
         # What a server sends is not quoted in errors, which are not marked as untrusted.
         kind, packing = (text if _TOKEN.fullmatch(text) else "unknown" for text in (kind, packing))

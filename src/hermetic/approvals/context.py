@@ -246,14 +246,11 @@ class KnownSession:
         found = {name: str(value) for name, value in ours.items() if always_counts(name)}
         if self._begun is None or begun.variables is state.variables:
             return found
-        passed_on = (
-            None
-            if state.exported is None
-            else frozenset((*state.exported, *(begun.exported or ())))
-        )
+        passes_all, exported = state.exported is None, state.exported or ()
+        passed_on = {*exported, *(begun.exported or ())}
         for name in {**begun.variables, **state.variables}:
             is_new = begun.variables.get(name) != state.variables.get(name)
-            if is_new and counts(name, passed_on=passed_on is None or name in passed_on):
+            if is_new and counts(name, passed_on=passes_all or name in passed_on):
                 found[name] = str(state.variables.get(name, ""))
         return found
 

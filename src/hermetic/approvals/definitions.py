@@ -89,11 +89,8 @@ def _functions(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for at, start in enumerate(starts):
         end = starts[at + 1].start() if at + 1 < len(starts) else len(text)
-        found[start[1]] = (
-            _UNREADABLE
-            if start[1] in found
-            else _ATTRIBUTES.sub("", text[start.end() : end].strip())
-        )
+        body = _ATTRIBUTES.sub("", text[start.end() : end].strip())
+        found[start[1]] = _UNREADABLE if start[1] in found else body
     return found
 
 

@@ -106,11 +106,8 @@ class PolicyGate:
                 return ""
             return "the session's directory, variables, functions or aliases changed while it was decided on"
 
-        always = (
-            (Need(decoded=text, reason=_LEAVES, category="outside", rule="outside"),)
-            if outside
-            else ()
-        )
+        leaves = Need(decoded=text, reason=_LEAVES, category="outside", rule="outside")
+        always = (leaves,) if outside else ()
         action = replace(action, around=around, changed=changed_since, always_needs=always)
         await self._decide(_through_links(await _examined(action, examine_command)))
         known.accept(changed)
@@ -159,11 +156,8 @@ class PolicyGate:
 
             async def changed() -> str:
                 now, _ = await self._reader(process, environment, typed)
-                return (
-                    ""
-                    if now is transcript
-                    else "another program reads there than when it was decided on"
-                )
+                other = "another program reads there than when it was decided on"
+                return "" if now is transcript else other
 
             for text, examined, is_data in await asyncio.to_thread(typing.type, data, around):
                 action = replace(action, text=text, examined=examined, changed=changed)

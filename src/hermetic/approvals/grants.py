@@ -91,12 +91,9 @@ class Grants:
         """Revokes what was allowed; False when there is nothing with this key."""
         before = len(self._session)
         self._session = [one for one in self._session if one.key != key]
-        kept = (
-            self._store.remove(key)
-            if self._store and any(one.key == key for one in self._kept())
-            else False
-        )
-        return kept or len(self._session) < before
+        is_kept = any(one.key == key for one in self._kept())
+        is_removed = self._store is not None and is_kept and self._store.remove(key)
+        return is_removed or len(self._session) < before
 
     def remember(self, key: str, reply: Reply, seconds: float) -> None:
         """Keeps the reply to a call that did not wait: the same call gets it, once."""

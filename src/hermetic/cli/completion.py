@@ -87,11 +87,9 @@ def _main(arguments: argparse.Namespace) -> int:
 
 async def _names(which: str) -> list[str]:
     """Tasks, ids of processes, or both. Those that a shell would split or expand are left out."""
-    found = (
-        []
-        if which == "processes"
-        else [record.task or record.id for record in Records(runtime_root()).all()]
-    )
+    found = []
+    if which != "processes":
+        found = [record.task or record.id for record in Records(runtime_root()).all()]
     if which != "tasks":
         async with attached() as environments:
             listed = await asyncio.gather(*map(processes_of, environments))

@@ -157,11 +157,9 @@ async def _logs(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     async with attached(arguments.within) as environments:
         found = await find_process(environments, arguments.id)
         log = f"{found.info.id}/err" if arguments.stderr else found.info.id
-        start = (
-            arguments.offset
-            if since is None
-            else await _offset_since(found.environment, log, since)
-        )
+        start = arguments.offset
+        if since is not None:
+            start = await _offset_since(found.environment, log, since)
         if arguments.tail is not None:
             written = found.info.err or 0 if arguments.stderr else found.info.out
             start = await _last_lines(found.environment, log, written, max(0, arguments.tail))

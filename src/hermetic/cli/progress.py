@@ -97,13 +97,10 @@ def slow_start(
     kind: str, options: Mapping[str, Any], is_open: Callable[[], bool] = lambda: False
 ) -> Progress:
     """The start of an environment, until it is open."""
-    image = options.get("image")
-    of = (
-        f" from the image {image}; it is pulled or built first where it is not here yet"
-        if image
-        else ""
-    )
-    return Progress(f"starting {kind}{of}", is_over=is_open)
+    text = f"starting {kind}"
+    if image := options.get("image"):
+        text += f" from the image {image}; it is pulled or built first where it is not here yet"
+    return Progress(text, is_over=is_open)
 
 
 class ProgressLog(logging.Handler):

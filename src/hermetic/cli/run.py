@@ -361,11 +361,9 @@ async def run_in_session(
         shown = {name: getattr(result, name) for name in RESULT_FIELDS.split()}
         print_json({**shown, "environment": environment.id, "task": environment.task})
     else:
-        dropped = (
-            result.total_bytes - written
-            if is_streamed
-            else await _copy_streams(environment, result, interrupts)
-        )
+        dropped = result.total_bytes - written
+        if not is_streamed:
+            dropped = await _copy_streams(environment, result, interrupts)
         _report_timeout(result.ending)
     lost = (str(result.ending),) if isinstance(result.ending, Lost) else ()
     return result.exit_code, (*lost, *result.notes, *_report_dropped(dropped))

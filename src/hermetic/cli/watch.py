@@ -119,12 +119,10 @@ def _print_event(
             msgspec.json.encode({**where, "event": event, "process": process}).decode(), flush=True
         )
         return
-    about = (
-        ""
-        if process is None
-        else f"  {process.id}  {process.ending or process.state}  {process.command}"
-    )
-    print(one_line(f"{known.name}  {event}{about}"), flush=True)
+    text = f"{known.name}  {event}"
+    if process is not None:
+        text += f"  {process.id}  {process.ending or process.state}  {process.command}"
+    print(one_line(text), flush=True)
 
 
 COMMANDS = {

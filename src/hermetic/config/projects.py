@@ -43,11 +43,8 @@ class Asked(NamedTuple):
     @property
     def kind(self) -> str:
         """The kind that the setting is an option of; empty for a setting of no kind."""
-        return (
-            self.given.setting.split(".")[1]
-            if self.given.setting.startswith("environments.")
-            else ""
-        )
+        section, kind, *_ = self.given.setting.split(".")
+        return kind if section == "environments" else ""
 
     @property
     def name(self) -> str:
@@ -65,11 +62,9 @@ class Asked(NamedTuple):
         own = self.own.get(self.given.setting) or (
             self.own.get(f"environment.{self.name}") if self.kind else None
         )
-        return (
-            typed(own, self._field.type)
-            if own
-            else _CLOCKS.get(self.given.setting, self._field.default)
-        )
+        if own:
+            return typed(own, self._field.type)
+        return _CLOCKS.get(self.given.setting, self._field.default)
 
     def of_kind(self, option: str) -> Any:
         """The user's value for another option of the same kind; None without one."""

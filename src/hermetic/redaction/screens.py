@@ -62,13 +62,9 @@ def _find(shown: Shown, redactor: Redactor, content: Content) -> Iterator[tuple[
             for row, start, end in rows.places(secret.start, secret.end):
                 yield row, secret._replace(start=start, end=end)
     for row, line in enumerate(lines):  # cut off at the edge, or still being drawn
-        drawn = (
-            line
-            if is_full[row]
-            else line[: _index(line, shown.cursor[1])]
-            if row == shown.cursor[0]
-            else ""
-        )
+        drawn = line if is_full[row] else ""
+        if row == shown.cursor[0] and not is_full[row]:
+            drawn = line[: _index(line, shown.cursor[1])]
         if size := redactor.unfinished(drawn):
             yield row, Secret(len(drawn) - size, len(drawn), "start of a secret")
 

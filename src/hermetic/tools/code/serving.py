@@ -154,12 +154,8 @@ class ScriptCalls:
 
     def _fitted(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments that a script may give, with no more time than the script has left."""
-        dropped = DROPPED.get(name)
-        given = (
-            {key: value for key, value in arguments.items() if key not in dropped}
-            if dropped
-            else arguments
-        )
+        dropped = DROPPED.get(name, frozenset())
+        given = {key: value for key, value in arguments.items() if key not in dropped}
         schema = self._stubs[name].parameters["properties"].get("timeout")
         if self.deadline is None or schema is None:
             return given

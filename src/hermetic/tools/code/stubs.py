@@ -169,11 +169,9 @@ def _parameter(word: str, schema: Mapping[str, Any], is_required: bool, meant: o
     if is_required:
         return typed
     default = schema.get("default") if meant is None else meant
-    return (
-        f"{typed} = {default!r}"
-        if default is not None or "None" in typed
-        else f"{typed} | None = None"
-    )
+    if default is None and "None" not in typed:
+        return f"{typed} | None = None"
+    return f"{typed} = {default!r}"
 
 
 def _type(schema: Mapping[str, Any]) -> str:

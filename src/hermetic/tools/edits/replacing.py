@@ -67,11 +67,9 @@ def _apart(found: list[Match]) -> Iterator[Match]:
 def _to_line_end(text: str, place: Match) -> Match:
     """With the white space that ends its last line, so that a line which stays keeps it."""
     rest = _REST.match(text, place.end)
-    return (
-        place
-        if rest is None or text[place.start : place.end] == place.old
-        else place._replace(end=rest.end())
-    )
+    if rest is None or text[place.start : place.end] == place.old:
+        return place
+    return place._replace(end=rest.end())
 
 
 def _line_numbers(text: str, places: list[Match]) -> Iterator[int]:

@@ -277,11 +277,9 @@ def exit_code_meaning(command: str, exit_code: int | None) -> str | None:
     if meaning is None:
         return _of_the_shell(exit_code)
     sure = f"{last.invocation.name}: {meaning}"
-    return (
-        sure
-        if last.is_certain
-        else f"{sure} (if it ran: a command before && may have failed instead)"
-    )
+    if last.is_certain:
+        return sure
+    return f"{sure} (if it ran: a command before && may have failed instead)"
 
 
 def _of_program(invocation: Invocation, exit_code: int) -> str | None:

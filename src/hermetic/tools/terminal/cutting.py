@@ -34,11 +34,9 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
         if self.omitted is None:
             return self.head
         start, end = self.omitted
-        lines = (
-            f"lines {self.first_line:,} to {self.last_line:,}"
-            if self.last_line
-            else f"line {self.first_line:,} on"
-        )
+        lines = f"line {self.first_line:,} on"
+        if self.last_line:
+            lines = f"lines {self.first_line:,} to {self.last_line:,}"
         missing = f"{end - start:,} of {self.total_bytes:,} bytes are left out here, from byte {start:,}, {lines}."
         gap = "" if not self.head or self.head.endswith("\n") else "\n"
         return f"{self.head}{gap}[{missing} {how}]\n{self.tail}"

@@ -280,11 +280,8 @@ async def _kept(task: Task, content: str, line: int) -> str:
 
 def _address(item: str | Mapping[str, Any]) -> str:
     """The address of an item, which may be a result of a search."""
-    return (
-        item.strip()
-        if isinstance(item, str)
-        else str(item.get("url") or item.get("href") or "").strip()
-    )
+    named = item if isinstance(item, str) else item.get("url") or item.get("href") or ""
+    return str(named).strip()
 
 
 def _check_secrets(task: Task, text: str, what: str) -> None:

@@ -222,7 +222,8 @@ refused none only you set it
     environments.*.idle environments.*.labels environments.*.lifetime environments.*.name
     environments.*.region environments.*.snapshot environments.*.startup
     environments.kubernetes.cpu environments.kubernetes.memory_bytes
-    environments.kubernetes.disk_bytes environments.*.annotations environments.*.context
+    environments.kubernetes.disk_bytes environments.*.annotations environments.*.claim
+    environments.*.context
     environments.*.kubeconfig environments.*.namespace environments.*.node_selector
     environments.*.pending environments.*.pod environments.*.pool environments.*.pull_policy
     environments.*.pull_secrets environments.*.resources environments.*.runtime_class

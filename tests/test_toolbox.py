@@ -620,7 +620,7 @@ async def test_a_sign_of_life_comes_while_a_call_waits(
 async def test_signs_of_life_come_while_a_person_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermetic.tools.base.task.ACTIVITY", 0.05)
+    monkeypatch.setattr("hermetic.contract.limits.ACTIVITY", 0.05)
     signs: list[str] = []
     enough = asyncio.Event()
 

@@ -16,6 +16,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     severity: int = 7
     effects: tuple[Effect, ...] = ()
     hardline: bool = False
+    reason: str = ""  # of an entry that gives none
     catches: tuple[str, ...] = ()
     spares: tuple[str, ...] = ()
 

@@ -79,10 +79,9 @@ def report_first(call: Call, entries: tuple[Entry, ...]) -> Entry | None:
     for entry in entries:
         if (match := matched(call, entry)) is not None:
             if entry.rule:
-                call.report(
-                    entry.rule,
-                    entry.reason.replace("{}", shown(match[1] or "") if match.re.groups else ""),
-                )
+                named = shown(match[1] or "") if match.re.groups else ""
+                reason = entry.reason or call.rule(entry.rule).reason
+                call.report(entry.rule, reason.replace("{}", named))
             return entry
     return None
 
@@ -131,8 +130,6 @@ def _are_own(call: Call, _: re.Match[str]) -> bool:
 _MANY = regex(r"--all\b|-A\b|--all-namespaces|(^|\s)-l|--selector|--force")
 # What a pattern alone cannot say.
 CONDITIONS: dict[str, Callable[[Call, re.Match[str]], bool]] = {
-    "alone": lambda call, _: not call.args,
-    "arguments": lambda call, _: bool(call.args),
     "secret": lambda call, match: is_secret(call.place(match[1])[0], call.shell),
     "input": lambda call, _: call.stdin is not None,
     "foreign url": _foreign_url,

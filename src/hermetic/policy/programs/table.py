@@ -40,8 +40,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     pattern: str
     rule: str = ""  # empty: a match is harmless, and entries behind this one do not count
-    reason: str = ""
-    when: str = ""  # a condition of conditions.py that has to hold as well
+    reason: str = ""  # empty: that of the rule
+    when: str = ""  # a condition of interpret.py that has to hold as well
 
 
 class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

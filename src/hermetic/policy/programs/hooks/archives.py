@@ -18,7 +18,7 @@ from hermetic.policy.programs.interpret import judge_by_row
 from hermetic.policy.programs.texts import judge_patterns
 
 
-def judge_rsync(call: Call) -> str | None:
+def judge_rsync(call: Call) -> None:
     """rsync copies trees; --delete removes what the source does not have; -e runs a program."""
     options = call.options
     for program in options.values("e", "rsh")[-1:]:
@@ -34,7 +34,7 @@ def judge_rsync(call: Call) -> str | None:
     if options.has("daemon"):
         call.report("serve-files", "offers files to whoever connects")
     if options.has("n", "dry-run", "list-only", "help", "version") or len(options.operands) < 2:
-        return None
+        return
     *sources, target = options.operands
     for path in sources if options.has("remove-source-files") else ():
         delete(call, path, recursive=True)
@@ -57,7 +57,6 @@ def judge_rsync(call: Call) -> str | None:
                 resolve(target, call.shell) + "/" + name,
                 resolve(target, call.shell),
             }
-    return None
 
 
 def unpack(call: Call, target: str | None, source: str) -> None:
@@ -140,7 +139,7 @@ def judge_unzip(call: Call) -> str | None:
     return None
 
 
-def judge_cpio(call: Call) -> str | None:
+def judge_cpio(call: Call) -> None:
     """cpio and pax copy trees in and out."""
     options = call.options
     judge_by_row(call)
@@ -151,7 +150,6 @@ def judge_cpio(call: Call) -> str | None:
             write(call, ".", tree=True)
         if options.has("absolute-filenames"):
             call.report("extract-anywhere", "unpacks files to wherever the archive says")
-    return None
 
 
 def judge_rclone(call: Call) -> str | None:
@@ -179,7 +177,7 @@ def judge_rclone(call: Call) -> str | None:
     return judge_by_row(call)
 
 
-def judge_scp(call: Call) -> str | None:
+def judge_scp(call: Call) -> None:
     """scp and sftp copy between machines; -S and -D run a program here."""
     options, words = call.options, call.options.operands
     for program in options.values("S", "D"):
@@ -191,14 +189,13 @@ def judge_scp(call: Call) -> str | None:
         judge_patterns(call, read(call, batch) if batch else call.stdin or "", "ftp")
         words = [*words, "."] if len(words) == 1 and ":" in words[0] else words
     if len(words) < 2:
-        return None
+        return
     *sources, target = words
     if not is_remote(target):
         land(call, target, [path for path in sources if is_remote(path)])
     for path in sources if is_remote(target) else ():
         if not is_remote(path):
             leave(call, path)
-    return None
 
 
 def judge_ftp(call: Call) -> str | None:

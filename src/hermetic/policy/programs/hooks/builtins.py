@@ -140,11 +140,10 @@ def judge_set(call: Call) -> str | None:
     return ""
 
 
-def judge_shopt(call: Call) -> str | None:
+def judge_shopt(call: Call) -> None:
     """shopt sets options; with lastpipe the last command of a pipeline runs in this shell."""
     if "lastpipe" in call.args:
         call.shell.lastpipe = "-u" not in call.args
-    return None
 
 
 def judge_shift(call: Call) -> str | None:

@@ -187,7 +187,7 @@ def judge_touch(call: Call) -> str | None:
     return ""
 
 
-def judge_split(call: Call) -> str | None:
+def judge_split(call: Call) -> None:
     """split writes pieces; --filter runs a command for each."""
     text = "".join(read(call, path) for path in call.options.operands[:1]) or call.input()
     codes = call.options.values("filter")
@@ -195,10 +195,9 @@ def judge_split(call: Call) -> str | None:
         call.shell_text(code, stdin=text)
     for path in call.options.operands[1:2] if not codes else ():
         write(call, path)
-    return None
 
 
-def judge_rename(call: Call) -> str | None:
+def judge_rename(call: Call) -> None:
     """rename moves many files by a pattern; perl's variant runs code."""
     words = [arg for arg in call.args if not arg.startswith("-")]
     for path in words[1 if call.name != "rename.ul" else 2 :]:
@@ -208,7 +207,6 @@ def judge_rename(call: Call) -> str | None:
             call.report("write-system", f"renames system files: {shown(path)}")
     if words and re.search(r"\b(system|exec|unlink|qx)\b|`", words[0]):
         call.run(["perl", "-e", words[0]])
-    return None
 
 
 def sets_uid(mode: str) -> bool:

@@ -141,11 +141,10 @@ def _run_transport(call: Call, url: str) -> None:
     run_code(call, url[5:].replace("% ", " "), "git's transport")
 
 
-def _add(call: Call) -> str | None:
+def _add(call: Call) -> None:
     paths = [resolve(word, call.shell) for word in call.options.operands]
     if call.options.has("f", "force") and any(map(is_env_file, paths)):
         call.shell.files[resolve(_IGNORED_FILE, call.shell)] = SECRET
-    return LOCAL + "\n"
 
 
 def _push(call: Call) -> str | None:
@@ -200,10 +199,10 @@ def _config(call: Call) -> str | None:
 _QUERIES = names("get get-all get-regexp l list get-urlmatch show-origin e edit")
 
 
-def _clean(call: Call) -> str | None:
+def _clean(call: Call) -> None:
     options = call.options
     if options.has("n", "dry-run") or not options.has("f", "force", "i"):
-        return None
+        return
     for path in options.operands or ["."]:
         # git's own patterns
         full, place = call.place("." if re.search(r"^:|[*?\[]", path) else path)
@@ -213,16 +212,15 @@ def _clean(call: Call) -> str | None:
             call.report(_UNDO, f"deletes files git does not know: {shown(path)}")
         else:
             delete(call, path, recursive=True)
-    return None
 
 
-def _undo(call: Call) -> str | None:
+def _undo(call: Call) -> None:
     """A verb that can lose work: its row says by which arguments."""
     loss = next((entry for entry in call.row.rules if matched(call, entry)), None)
     if loss and loss.rule == _UNDO and call.place(".")[1] in ("system", "root", "startup"):
         write(call, ".", tree=True)
     elif loss:
-        call.report(loss.rule, loss.reason)
+        call.report(loss.rule, loss.reason or call.rule(loss.rule).reason)
     verb, words = call.name[4:], call.options.operands
     if verb == "rm" and loss and any(call.place(word)[1] == "workspace root" for word in words):
         call.report("delete-in-workspace", "deletes everything in the workspace")
@@ -230,7 +228,6 @@ def _undo(call: Call) -> str | None:
         for path in words[1:2]:
             write(call, path)
     _note_undone(call, verb, call.options, loses=loss is not None)
-    return LOCAL + "\n"
 
 
 def _note_undone(call: Call, verb: str, options: Options, *, loses: bool) -> None:
@@ -262,12 +259,11 @@ def _note_undone(call: Call, verb: str, options: Options, *, loses: bool) -> Non
         note("write", f"{here}/{UNSET}")
 
 
-def _checkout_index(call: Call) -> str | None:
+def _checkout_index(call: Call) -> None:
     if prefix := call.options.value("prefix"):
         write(call, prefix, tree=True)
     else:
         _note_undone(call, "checkout-index", call.options, loses=call.options.has("f", "force"))
-    return LOCAL + "\n"
 
 
 def _run_words(call: Call) -> str | None:
@@ -282,7 +278,7 @@ def _run_words(call: Call) -> str | None:
     return judge_by_row(call)
 
 
-def _search(call: Call) -> str | None:
+def _search(call: Call) -> None:
     """grep and diff, which read any file with `--no-index`."""
     for arg in call.args:
         if glued := re.match(r"(?:-O|--open-files-in-pager=)(.+)", arg):
@@ -290,7 +286,6 @@ def _search(call: Call) -> str | None:
         elif "--no-index" in call.args and not arg.startswith("-"):
             read(call, arg)
     judge_by_row(call)
-    return LOCAL + "\n"
 
 
 def _archive(call: Call) -> str | None:
@@ -299,7 +294,7 @@ def _archive(call: Call) -> str | None:
     return (NET if remote and not is_local(remote) else LOCAL) + "\n"
 
 
-def _clone(call: Call) -> str | None:
+def _clone(call: Call) -> None:
     judge_by_row(call)
     options, words = call.options, call.options.operands
     for setting in options.values("c", "config"):
@@ -310,7 +305,7 @@ def _clone(call: Call) -> str | None:
     if call.name == "git-remote" and words[:1] == ["add"] and words[1:2] != ["origin"]:
         call.shell.git_aliases[_REMOTE + "".join(words[1:2])] = "".join(words[2:3])
     if call.name != "git-clone" or not words:
-        return LOCAL + "\n"
+        return
     url, *targets = words
     named = re.sub(r"\.git/?$", "", url.rstrip("/")).rsplit("/", 1)[-1].rsplit(":", 1)[-1]
     target = resolve(targets[0] if targets else named, call.shell)
@@ -319,7 +314,6 @@ def _clone(call: Call) -> str | None:
         call.shell.files.pop(target, None)
     if _URL.match(url) and not is_local(url):
         call.shell.fetched.add(target)
-    return LOCAL + "\n"
 
 
 def _rev_parse(call: Call) -> str | None:
@@ -337,15 +331,13 @@ def _each_ref(call: Call) -> str | None:
     return re.sub(r"%\([^)]*\)", LOCAL, form) + "\n"
 
 
-def _daemon(call: Call) -> str | None:
+def _daemon(call: Call) -> None:
     serve_with("git-daemon", call, call.args)
-    return None
 
 
-def _credential(call: Call) -> str | None:
+def _credential(call: Call) -> None:
     if call.args[:1] == ["fill"]:
         call.run(["cat", call.shell.home + "/.git-credentials"])
-    return None
 
 
 _VERBS: dict[str, Callable[[Call], str | None]] = {

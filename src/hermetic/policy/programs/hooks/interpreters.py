@@ -182,7 +182,7 @@ _SHELLS = regex("(/bin/)?(ba)?sh")
 _ELSEWHERE = regex(r"DESTDIR=[^/ ]|DESTDIR=/tmp|(PREFIX|prefix)=(?!/usr|/opt|/$)")
 
 
-def judge_make(call: Call) -> str | None:
+def judge_make(call: Call) -> None:
     """make and kin: recipes and variables on the command line, recipes in a file whose content is
     known.
     """
@@ -190,7 +190,7 @@ def judge_make(call: Call) -> str | None:
     texts = options.values("eval", "E")
     shows = options.has("n", "just-print", "dry-run", "recon", "q", "question", "help", "version")
     if shows and not texts:
-        return None
+        return
     for text in texts:
         judge_patterns(call, text, "make")
     settings = [word.partition("=")[::2] for word in words if "=" in word]
@@ -209,7 +209,6 @@ def judge_make(call: Call) -> str | None:
         for name, value in settings:
             if name in ("PREFIX", "prefix", "DESTDIR") and value.startswith("/"):
                 write(call, value, tree=True)
-    return LOCAL
 
 
 def _makefile(call: Call, path: str) -> None:
@@ -262,7 +261,7 @@ def judge_sqlite(call: Call) -> str | None:
     return LOCAL + marks_in(content) + "\n"
 
 
-def judge_redis(call: Call) -> str | None:
+def judge_redis(call: Call) -> None:
     """redis-cli: its words are a command, its input is one on each line."""
     for path in call.options.values("eval"):
         if is_known(content := read(call, path)):
@@ -271,4 +270,3 @@ def judge_redis(call: Call) -> str | None:
         judge_patterns(call, text.lower(), "redis")
         for script in re.findall(r"(?im)^\s*(?:eval|fcall) (.+)", text):
             judge_code(call, script, "redis")
-    return LOCAL + "\n"

@@ -213,7 +213,7 @@ def check_manifests(call: Call) -> None:
         call.report(_ESCAPE, "describes a container that reaches its host")
 
 
-def judge_apptainer(call: Call) -> str | None:
+def judge_apptainer(call: Call) -> None:
     """apptainer and singularity: exec with binds."""
     verb, *rest = call.options.operands or [""]
     if verb in ("exec", "run", "shell"):
@@ -221,7 +221,6 @@ def judge_apptainer(call: Call) -> str | None:
         _check_flags(inner)
         if verb == "exec":
             call.run(inner.options.operands[1:])
-    return None
 
 
 def judge_runtime(call: Call) -> str | None:

@@ -64,7 +64,7 @@ def _bounded(items: list[str], most: int) -> list[str]:
     return items if len(items) <= most else [*items[:most], unknown_like(*items[most:])]
 
 
-def judge_parallel(call: Call) -> str | None:
+def judge_parallel(call: Call) -> None:
     """GNU parallel: a command, then ::: and its arguments, or arguments on standard input."""
     options = call.options
     call = call.moved(options.value("wd", "workdir"))
@@ -91,7 +91,6 @@ def judge_parallel(call: Call) -> str | None:
             else f"{text} {item}"
         )
         run_code(call, line.strip(), "parallel")
-    return None
 
 
 def judge_find(call: Call) -> str | None:

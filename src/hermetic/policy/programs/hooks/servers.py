@@ -16,18 +16,17 @@ _HARMLESS = regex(
 _INSIDE = {"python": ("-d", "--directory"), "php": ("-t",), "git-daemon": ("--base-path",)}
 
 
-def judge_server(call: Call) -> str | None:
+def judge_server(call: Call) -> None:
     """serve, http-server, caddy, httpd …: what an option names, the first operand, or the current
     directory.
     """
     if call.name == "caddy" and call.args[:1] != ["file-server"]:
-        return None
+        return
     if not _HARMLESS.search(" ".join(call.args)) or call.row.serves:
         options = tuple(
             f"-{name}" if len(name) == 1 else f"--{name}" for name in call.row.serves.split()
         )
         check_served(call, served(call.args, options))
-    return None
 
 
 def served(args: list[str], options: tuple[str, ...]) -> str:

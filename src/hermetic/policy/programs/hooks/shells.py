@@ -240,7 +240,7 @@ def judge_screen(call: Call) -> str | None:
     return call.run(call.options.operands) if call.options.operands else None
 
 
-def judge_tmux(call: Call) -> str | None:
+def judge_tmux(call: Call) -> None:
     """tmux starts commands in terminals, and types into them."""
     verb, *rest = call.options.operands or [""]
     words = parse_options(rest, "ceFfnstxyp").operands
@@ -253,10 +253,9 @@ def judge_tmux(call: Call) -> str | None:
     ):
         words = [" ".join(words)]
     else:
-        return None
+        return
     for text in words:
         run_code(call, text, "tmux")
-    return None
 
 
 def judge_sudo(call: Call) -> str | None:

@@ -33,14 +33,13 @@ def judge_fd(call: Call) -> str | None:
     return None if command else "".join(f"{path}\n" for path in found)
 
 
-def judge_words(call: Call) -> str | None:
+def judge_words(call: Call) -> None:
     """A program whose words as a whole are code of its language, beside what it reads."""
     is_whole = call.row.language == "powershell"  # its options are part of the code
     words = [arg for arg in call.args if is_whole or not arg.startswith("-")]
     judge_patterns(call, " ".join(words), call.row.language)
     if call.stdin is not None:
         judge_patterns(call, call.stdin, call.row.language)
-    return LOCAL + "\n"
 
 
 def judge_windows(call: Call) -> str | None:
@@ -59,11 +58,11 @@ def _is_wide(pattern: str) -> bool:
     return bool(re.fullmatch(r"[.^$*]*|\.[*+]|\^\.|\[.*\][*+]?|\w|\*", pattern))
 
 
-def judge_kill(call: Call) -> str | None:
+def judge_kill(call: Call) -> None:
     """kill: a signal, then process ids; -1 is everything, 1 is init."""
     args = list(call.args)
     if args[:1] and args[0] in ("-l", "-L", "--list", "--table", "-V", "--version", "--help"):
-        return None
+        return
     signal = ""
     if args and re.fullmatch(r"-(\w+)", args[0]) and args[0] not in ("-s", "-n", "-q", "-p", "-a"):
         signal = args.pop(0)[1:]
@@ -73,12 +72,11 @@ def judge_kill(call: Call) -> str | None:
     if args[:1] == ["--"]:
         args.pop(0)
     if signal == "0":
-        return None
+        return
     if signal == "1" and not args and len(call.args) == 1:
         args = ["-1"]
     for target in args:
         _kill_target(call, target, signal)
-    return None
 
 
 def _kill_target(call: Call, target: str, signal: str) -> None:
@@ -124,13 +122,13 @@ def judge_pkill(call: Call) -> str | None:
     return None
 
 
-def judge_fuser(call: Call) -> str | None:
+def judge_fuser(call: Call) -> None:
     """fuser -k ends the programs that use a file or a port."""
     call = call.named(
         call.name, [arg for arg in call.args if not re.fullmatch(r"-(\d+|[A-Z]{3,})", arg)]
     )
     if not call.options.has("k", "kill"):
-        return LOCAL
+        return
     for target in call.options.operands:
         if re.fullmatch(r"\d+(/(tcp|udp))?", target) or call.place(target)[1] in (
             "workspace",
@@ -139,7 +137,6 @@ def judge_fuser(call: Call) -> str | None:
             call.report("kill-some", f"ends who uses {shown(target)}")
         else:
             call.report("kill-many", f"ends every process that uses {shown(target)}")
-    return None
 
 
 def judge_lsof(call: Call) -> str | None:

@@ -250,7 +250,7 @@ _OPENS = regex(r"(?:e(?:dit)?|r(?:ead)?|vi(?:ew)?|sp(?:lit)?|tabe\w*)!?\s+([^\s!
 _MODIFIERS = regex(r"^[:\s]*(?:(?:sil\w*|verb\w*|noa\w*|kee\w*|lockm\w*)!?\s+)*(?!!)")
 
 
-def judge_vim(call: Call) -> str | None:
+def judge_vim(call: Call) -> None:
     """vi, vim, nvim, ex: commands by -c, + and --cmd; :! runs a shell, :w writes."""
     args, commands, files = list(call.args), list[str](), list[str]()
     is_line_editor = call.name in ("ed", "red", "ex")
@@ -290,4 +290,3 @@ def judge_vim(call: Call) -> str | None:
             saves = saves or bool(_SAVES.fullmatch(part))
     for path in files:
         write(call, path) if saves else read(call, path)
-    return None

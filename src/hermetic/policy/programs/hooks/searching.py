@@ -11,6 +11,7 @@ from hermetic.policy.dynamic_code import run_code
 from hermetic.policy.effects import delete, read, write
 from hermetic.policy.marks import is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.shell.expansion import split_ifs
+from hermetic.policy.tables import names
 
 
 def judge_xargs(call: Call) -> str | None:
@@ -29,31 +30,21 @@ def judge_xargs(call: Call) -> str | None:
     if options.has("0", "null"):
         items = [item for item in text.split("\0") if item]
     elif options.value("d", "delimiter"):
-        delimiter = (
-            (options.value("d", "delimiter") or " ")
-            .replace("\\n", "\n")
-            .replace("\\0", "\0")
-            .replace("\\t", "\t")
-        )
+        delimiter = (options.value("d", "delimiter") or " ").replace("\\n", "\n")
+        delimiter = delimiter.replace("\\0", "\0").replace("\\t", "\t")
         items = [item for item in text.rstrip("\n").split(delimiter[:1] or " ") if item]
     elif replace:
         items = [line.strip() for line in text.split("\n") if line.strip()]
     else:
-        items = (
-            split_ifs(text.replace("'", "").replace('"', ""), " \t\n")
-            if is_known(text)
-            else split_ifs(text, " \t\n")
-        )
+        unquoted = re.sub("['\"]", "", text) if is_known(text) else text
+        items = split_ifs(unquoted, " \t\n")
     if not items:
         items = [marks_in(text)] if marks_in(text) else []
     if replace:
         if replace in command[0] and items:
             call.report("run-decoded", "runs programs whose names it reads")
-        out = [
-            call.run([word.replace(replace, item) for word in command], stdin="")
-            for item in _bounded(items, 50)
-        ]
-        return "".join(out)
+        filled = ([word.replace(replace, item) for word in command] for item in _bounded(items, 50))
+        return "".join(call.run(words, stdin="") for words in filled)
     if not items and options.has("r", "no-run-if-empty"):
         return ""
     return call.run([*command, *_bounded(items, 500)], stdin="")
@@ -69,15 +60,10 @@ def judge_parallel(call: Call) -> None:
     options = call.options
     call = call.moved(options.value("wd", "workdir"))
     rest = options.operands
-    cut = next(
-        (at for at, word in enumerate(rest) if re.fullmatch(r":::\+?|::::", word)), len(rest)
-    )
+    cut = next((at for at, word in enumerate(rest) if word in (":::", ":::+", "::::")), len(rest))
     if rest[cut : cut + 1] == ["::::"]:
-        rest = [
-            *rest[:cut],
-            ":::",
-            *"".join(read(call, path) for path in rest[cut + 1 :]).split("\n"),
-        ]
+        lines = "".join(read(call, path) for path in rest[cut + 1 :]).split("\n")
+        rest = [*rest[:cut], ":::", *lines]
     command, sources = rest[:cut], [word for word in rest[cut + 1 :] if not word.startswith(":::")]
     text = " ".join(command)
     if not sources:
@@ -85,11 +71,8 @@ def judge_parallel(call: Call) -> None:
         lines = (read(call, source) if source else call.input()).split("\n")
         sources = [line for line in lines if line]
     for item in _bounded(sources, 50) or [marks.LOCAL]:
-        line = (
-            re.sub(r"\{[./#]*\}", item.replace("\\", "\\\\"), text)
-            if "{" in text
-            else f"{text} {item}"
-        )
+        filled = re.sub(r"\{[./#]*\}", item.replace("\\", "\\\\"), text)
+        line = filled if "{" in text else f"{text} {item}"
         run_code(call, line.strip(), "parallel")
 
 
@@ -110,20 +93,18 @@ def judge_find(call: Call) -> str | None:
         word = tests[at]
         at += 1
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
-            end = next(
-                (
-                    n
-                    for n in range(at, len(tests))
-                    if tests[n] == ";" or (tests[n] == "+" and tests[n - 1] == "{}")
-                ),
-                len(tests),
-            )
+            end = at
+            while (
+                end < len(tests) and tests[end] != ";" and tests[end - 1 : end + 1] != ["{}", "+"]
+            ):
+                end += 1
             command = tests[at:end]
             at = end + 1
             for path in found[:8]:
                 call.run([part.replace("{}", path) for part in command], stdin="")
         elif word == "-delete":
-            _find_delete(call, roots, patterns, found)
+            for path in found:
+                delete_found(call, path, bool(patterns) or path not in roots)
         elif word in ("-fprint", "-fprint0", "-fls", "-fprintf") and at < len(tests):
             write(call, tests[at])
     if "-printf" in tests or "-exec" in tests:
@@ -136,10 +117,9 @@ def _find_parts(call: Call) -> tuple[list[str], list[str]]:
     args = list(call.args)
     while args and (args[0] in ("-H", "-L", "-P") or args[0].startswith(("-O", "-D"))):
         args.pop(0)
-    at = next(
-        (n for n, arg in enumerate(args) if arg.startswith("-") or arg in ("(", "!", ")", ",")),
-        len(args),
-    )
+    at = 0
+    while at < len(args) and not args[at].startswith("-") and args[at] not in ("(", "!", ")", ","):
+        at += 1
     return args[:at] or ["."], args[at:]
 
 
@@ -148,26 +128,16 @@ def _found(roots: list[str], patterns: list[str], tests: list[str]) -> list[str]
     if patterns and is_plain(patterns[0]) and patterns[0] not in ("*", ".*"):
         pattern = patterns[0].replace("*", marks.STAR).replace("?", marks.STAR).rsplit("/", 1)[-1]
         return [f"{root.rstrip('/')}/{pattern}" for root in roots]
-    top = (
-        []
-        if any(flag == "-mindepth" and value != "0" for flag, value in itertools.pairwise(tests))
-        else list(roots)
-    )
-    if any(flag == "-maxdepth" and value == "0" for flag, value in itertools.pairwise(tests)):
+    value = dict(itertools.pairwise(tests))
+    if value.get("-maxdepth") == "0":
         return list(roots)
-    if any(flag == "-type" and value == "f" for flag, value in itertools.pairwise(tests)) or any(
-        flag
-        in ("-mtime", "-size", "-newer", "-mmin", "-atime", "-ctime", "-empty", "-user", "-perm")
-        for flag in tests
-    ):
-        top = []
+    narrows = value.get("-mindepth", "0") != "0" or value.get("-type") == "f"
+    top = [] if narrows or not _PICKS.isdisjoint(tests) else roots
     return [*top, *(f"{root.rstrip('/')}/{marks.STAR}" for root in roots)]
 
 
-def _find_delete(call: Call, roots: list[str], patterns: list[str], found: list[str]) -> None:
-    from_delete = call.again(["find", *call.args])
-    for path in found:
-        delete_found(from_delete, path, bool(patterns) or path not in roots)
+# Tests that the starting point itself is not expected to pass.
+_PICKS = frozenset(names("-mtime -size -newer -mmin -atime -ctime -empty -user -perm"))
 
 
 def delete_found(call: Call, path: str, filtered: bool) -> None:
@@ -176,13 +146,10 @@ def delete_found(call: Call, path: str, filtered: bool) -> None:
     root, _, name = full.rpartition("/")
     if filtered:  # at any depth
         call.machine.note("delete", f"{root}/{marks.UNSET}/{name}", scope="tree")
-    if place == "workspace root" and filtered and not path.rstrip("/").endswith(marks.STAR):
-        call.report("delete-in-workspace", "deletes matching files in the workspace", full)
-        return
-    if place == "workspace root" and any(
-        test in call.args
-        for test in ("-empty", "-mtime", "-newer", "-size", "-mmin", "-user", "-perm")
-    ):
+    picked = (filtered and not path.rstrip("/").endswith(marks.STAR)) or _PICKS.intersection(
+        call.args
+    )
+    if place == "workspace root" and picked:
         call.report("delete-in-workspace", "deletes matching files in the workspace", full)
         return
     delete(call, path, recursive=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from hermetic.policy import marks
@@ -12,7 +13,7 @@ from hermetic.policy.effects import read, write
 from hermetic.policy.marks import is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.texts import judge_patterns
-from hermetic.policy.tables import regex
+from hermetic.policy.tables import names, regex
 
 _SUBSTITUTE = regex(
     r"(?s)(?:^|[;\n{}/\d$,\s])s(.)((?:(?!\1)[^\\]|\\.)*)\1((?:(?!\1)[^\\]|\\.)*)\1([gpiImMe0-9]*)(?:w\s*([^\n;]+))?"
@@ -250,28 +251,19 @@ _OPENS = regex(r"(?:e(?:dit)?|r(?:ead)?|vi(?:ew)?|sp(?:lit)?|tabe\w*)!?\s+([^\s!
 _MODIFIERS = regex(r"^[:\s]*(?:(?:sil\w*|verb\w*|noa\w*|kee\w*|lockm\w*)!?\s+)*(?!!)")
 
 
+_NO_SCRIPTS = names("NONE NORC NORE DEFAULTS")
+
+
 def judge_vim(call: Call) -> None:
     """vi, vim, nvim, ex: commands by -c, + and --cmd; :! runs a shell, :w writes."""
-    args, commands, files = list(call.args), list[str](), list[str]()
+    options, words = call.options, call.options.operands
     is_line_editor = call.name in ("ed", "red", "ex")
-    while args:
-        arg = args.pop(0)
-        if arg in ("--cmd", "-S", "-s", "-u", "-i", "-T", "-w", "-W") and not (
-            arg == "-s" and is_line_editor
-        ):
-            value = args.pop(0) if args else ""
-            if arg == "--cmd":
-                commands.append(value)
-            elif arg in ("-S", "-u", "-s") and value not in ("NONE", "NORC", "NORE", "DEFAULTS"):
-                commands.append(f"source {value}")
-        elif re.fullmatch(r"-\w*c", arg) and args:
-            commands.append(args.pop(0))
-        elif re.match(r"-[A-Za-z]*c.* ", arg):
-            commands.append(arg.partition("c")[2])
-        elif arg.startswith("+"):
-            commands.append(arg[1:])
-        elif not arg.startswith("-"):
-            files.append(arg)
+    scripts = options.values("S", "u")
+    if not is_line_editor:
+        scripts += [value for flag, value in itertools.pairwise(call.args) if flag == "-s"]
+    commands = options.values("c", "cmd") + [word[1:] for word in words if word.startswith("+")]
+    commands += [f"source {path}" for path in scripts if path not in _NO_SCRIPTS]
+    files = [word for word in words if not word.startswith("+")]
     if call.stdin is not None and (
         is_line_editor or {"-es", "-e", "-s", "-Es"}.intersection(call.args)
     ):

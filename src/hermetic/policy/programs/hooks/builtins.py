@@ -32,20 +32,17 @@ def judge_cd(call: Call) -> str | None:
         if call.name == "cd":
             _change(call, call.shell.scalar("HOME"))
         return ""
-    if args[0] == "-":
-        call.shell.cwd, call.shell.previous = call.shell.previous, call.shell.cwd
-        return ""
-    if not args[0]:
-        return ""
     path = args[0]
-    elsewhere = call.env.get(
-        "CDPATH", call.shell.scalar("CDPATH") if call.shell.is_set("CDPATH") else ""
-    )
-    for base in elsewhere.split(":") if not path.startswith(("/", ".", "~")) else ():
-        if base not in ("", "."):
-            path = f"{base.rstrip('/')}/{path}"
-            break
-    _change(call, path)
+    if path == "-":
+        call.shell.cwd, call.shell.previous = call.shell.previous, call.shell.cwd
+    elif path:
+        is_plain_name = not path.startswith(("/", ".", "~"))
+        elsewhere = call.env.get("CDPATH") or call.shell.scalar("CDPATH")
+        bases = (
+            elsewhere.split(":") if call.env.get("CDPATH") or call.shell.is_set("CDPATH") else []
+        )
+        base = next((one for one in bases if one not in ("", ".")), None)
+        _change(call, f"{base.rstrip('/')}/{path}" if base and is_plain_name else path)
     return ""
 
 
@@ -68,8 +65,9 @@ def judge_declare(call: Call) -> str | None:
         return marks.SECRET
     for arg in names:
         name, equals, value = arg.partition("=")
-        if makes_local(call.argv) and call.shell.hide(name.rstrip("+").partition("[")[0]):
-            call.shell.variables[name.rstrip("+").partition("[")[0]] = ""
+        own = name.rstrip("+").partition("[")[0]
+        if makes_local(call.argv) and call.shell.hide(own):
+            call.shell.variables[own] = ""
         if "n" in flags and call.name != "export":  # another name for a variable
             call.shell.refer(name, value)
             continue
@@ -80,10 +78,7 @@ def judge_declare(call: Call) -> str | None:
         if name.endswith("+"):
             name, value = name[:-1], call.shell.scalar(name[:-1]) + value
         name = call.shell.resolve(name)
-        if "u" in flags:
-            value = value.upper()
-        if "l" in flags:
-            value = value.lower()
+        value = value.upper() if "u" in flags else value.lower() if "l" in flags else value
         base, bracket, key = name.partition("[")
         if bracket:
             run_index(call, key)
@@ -110,9 +105,7 @@ def judge_unset(call: Call) -> str | None:
         if name == "HISTFILE":
             call.report("clear-history", "stops the shell from recording its history")
         if "-n" in call.args:
-            call.shell.references = {
-                one: to for one, to in call.shell.references.items() if one != name
-            }
+            call.shell.references = {k: v for k, v in call.shell.references.items() if k != name}
         elif "-f" not in call.args:
             call.shell.set(name, "")
         if "-v" not in call.args:
@@ -176,21 +169,15 @@ def judge_read(call: Call) -> str | None:
     if array is not None:
         call.shell.set(array, split_ifs(line, ifs) if is_known(line) and ifs else [line])
         return ""
-    parts = (
-        line.split(None if ifs == " \t\n" else ifs[0], max(len(names) - 1, 0))
-        if ifs and is_known(line)
-        else [line]
-    )
-    for at, name in enumerate(names or ["REPLY"]):
+    known = is_known(line)
+    separator = None if ifs == " \t\n" else ifs[:1]
+    parts = line.split(separator, max(len(names) - 1, 0)) if ifs and known else [line]
+    parts += [""] * len(names)
+    for part, name in zip(parts, names or ["REPLY"], strict=False):
         base, bracket, key = name.partition("[")
         if bracket:
             run_index(call, key)
-        call.shell.set(
-            base,
-            parts[at].strip(" \t")
-            if at < len(parts) and is_known(line)
-            else ("" if is_known(line) else line),
-        )
+        call.shell.set(base, part.strip(" \t") if known else line)
     return ""
 
 
@@ -216,7 +203,7 @@ def judge_unalias(call: Call) -> str | None:
 
 def judge_test(call: Call) -> str | None:
     """test evaluates an index inside -v."""
-    for flag, value in zip(call.args, call.args[1:], strict=False):
+    for flag, value in itertools.pairwise(call.args):
         if flag == "-v" and "[" in value:
             run_index(call, value.partition("[")[2])
     return ""
@@ -224,17 +211,16 @@ def judge_test(call: Call) -> str | None:
 
 def judge_code_option(call: Call) -> str | None:
     """complete -C, bind -x, enable -f: the shell's own ways to run something later."""
-    for flag, value in zip(call.args, call.args[1:], strict=False):
-        if (call.name == "complete" and flag in ("-C", "-F")) or (
-            call.name == "compgen" and flag == "-C"
-        ):
-            run_code(call, value, "a completion")
-        elif call.name in ("complete", "compgen") and flag == "-W":
-            call.machine.fold_text(value, call.shell)
-        elif call.name == "bind" and flag == "-x":
-            run_code(call, value.partition(":")[2].strip(" \"'"), "a key binding")
-        elif call.name == "enable" and flag == "-f":
-            run_code(call, '"$NOT_SEEN_LIBRARY"', "a loaded builtin")
+    for flag, value in itertools.pairwise(call.args):
+        match call.name, flag:
+            case ("complete" | "compgen", "-C") | ("complete", "-F"):
+                run_code(call, value, "a completion")
+            case ("complete" | "compgen", "-W"):
+                call.machine.fold_text(value, call.shell)
+            case ("bind", "-x"):
+                run_code(call, value.partition(":")[2].strip(" \"'"), "a key binding")
+            case ("enable", "-f"):
+                run_code(call, '"$NOT_SEEN_LIBRARY"', "a loaded builtin")
     return _completions(call) if call.name == "compgen" else ""
 
 

@@ -304,8 +304,8 @@ def judge_aws(call: Call) -> str | None:
 
 def judge_kubectl(call: Call) -> str | None:
     """kubectl and kin: its row, descriptions in files, copies to and from containers."""
-    if call.args[:1] == ["kubectl"]:
-        return judge_kubectl(call.again([call.argv[0], *call.args[1:]]))
+    if call.args[:1] == ["kubectl"]:  # microk8s kubectl …
+        call = call.again([call.argv[0], *call.args[1:]])
     if is_dry(call, call.row):
         return None
     words = call.options.operands

@@ -12,9 +12,9 @@ from hermetic.policy.call import Call
 from hermetic.policy.effects import read, write
 from hermetic.policy.languages.sql import destruction
 from hermetic.policy.marks import LOCAL, NET, SECRET, is_known, shown
-from hermetic.policy.network import check_sent
+from hermetic.policy.network import check_sent, is_remote, leave
 from hermetic.policy.options import Options, parse_options
-from hermetic.policy.paths import is_env_file, is_secret, resolve
+from hermetic.policy.paths import is_secret
 from hermetic.policy.programs.interpret import is_dry, judge_by_row, report_first
 from hermetic.policy.tables import names, regex
 
@@ -248,16 +248,10 @@ def judge_cloud(call: Call) -> str | None:
     printed = judge_by_row(call)
     if _UPLOADS.search(" ".join(words[:4])):
         for word in call.args:
-            if "/" in word or word.startswith("."):
-                _leaves(call, word)
+            if ("/" in word and not is_remote(word)) or word.startswith("."):
+                leave(call, word.removeprefix("file://").removeprefix("fileb://"))
         check_sent(call, *(text for text in (*words, call.stdin or "") if SECRET in text))
-    return printed or LOCAL + "\n"
-
-
-def _leaves(call: Call, word: str) -> None:
-    full = resolve(word.removeprefix("file://").removeprefix("fileb://"), call.shell)
-    if is_secret(full, call.shell) or is_env_file(full):
-        call.report("send-secret", "sends credentials to another machine")
+    return printed or (NET if words[-1:] == ["-"] else LOCAL) + "\n"
 
 
 def _remote_commands(call: Call) -> None:
@@ -269,37 +263,12 @@ def _remote_commands(call: Call) -> None:
         texts.append(" ".join(args[args.index("--") + 1 :]))
     elif call.name in ("heroku", "dokku", "kamal") and args[:1] == ["run"]:
         texts.append(" ".join(call.options.operands[1:]))
+    texts += re.findall(r"commands=\[?['\"]?(.+?)['\"]?\]?$", " ".join(args))  # of aws ssm
     for text in texts:
         if reason := destruction(text):
             call.report("sql-destroys", reason)
         if call.machine.probe_text(text, call.shell.elsewhere()):
             call.machine.run_text(text, call.shell.elsewhere(), None)
-
-
-def judge_aws(call: Call) -> str | None:
-    """aws: its row, commands on other machines, and copies to and from buckets."""
-    if is_dry(call, call.row):
-        return None
-    printed = judge_by_row(call)
-    words = call.options.operands
-    if words[:2] in (["ssm", "send-command"], ["ssm", "start-session"], ["ecs", "execute-command"]):
-        match = re.search(
-            r"commands=(?:\[?['\"]?)(.+?)(?:['\"]?\]?)$|--command[= ](.+)", " ".join(call.args)
-        )
-        if match:
-            call.machine.run_text(
-                (match[1] or match[2]).strip("'\" []"), call.shell.elsewhere(), None
-            )
-    if words[:1] != ["s3"] or words[1:2] not in (["cp"], ["mv"], ["sync"]):
-        return printed or LOCAL + "\n"
-    source, target = [*words[2:4], "", ""][:2]
-    if source == "-":
-        check_sent(call, call.stdin or "")
-    elif not source.startswith("s3://") and SECRET in read(call, source, tree=True):
-        call.report("send-secret", "sends credentials to another machine")
-    if target not in ("", "-") and not target.startswith("s3://"):
-        write(call, target, content=NET)
-    return (NET if target == "-" else LOCAL) + "\n"
 
 
 def judge_kubectl(call: Call) -> str | None:
@@ -311,9 +280,6 @@ def judge_kubectl(call: Call) -> str | None:
     words = call.options.operands
     if words[:1] in (["apply"], ["create"], ["replace"]):
         check_manifests(call)
-    for path in re.findall(r"--from-(?:env-)?file[= ](?:[\w.-]+=)?(\S+)", " ".join(call.args)):
-        if is_secret(call.place(path)[0], call.shell):
-            call.report("read-secret", f"puts credentials into a cluster: {shown(path)}")
     if words[:1] == ["cp"]:
         copy_across(call, words[1:])
     return judge_by_row(call) or LOCAL + "\n"
@@ -323,17 +289,14 @@ def judge_ansible(call: Call) -> str | None:
     """ansible runs modules on many machines."""
     if is_dry(call, call.row):
         return None
-    given = dict(itertools.pairwise(call.args))
-    module = given.get("-m") or given.get("--module-name") or "command"
-    module, argument = module.rsplit(".", 1)[-1], given.get("-a") or given.get("--args") or ""
+    options = call.options
+    module = (options.value("m", "module-name") or "command").rsplit(".", 1)[-1]
+    argument = options.value("a", "args") or ""
     if call.name != "ansible":
         return judge_by_row(call)
-    if module in ("shell", "command", "raw", "script", "win_shell"):
+    if module in _COMMAND_MODULES:
         call.machine.run_text(argument.removeprefix("cmd="), call.shell.elsewhere(), None)
-    elif (
-        module in ("file", "copy", "lineinfile", "template", "blockinfile")
-        and "absent" not in argument
-    ):
+    elif module in _FILE_MODULES and "absent" not in argument:
         for path in re.findall(r"(?:path|dest|name)=(\S+)", argument):
             other = call.again(["tee", path])
             other.shell = call.shell.elsewhere()
@@ -341,3 +304,7 @@ def judge_ansible(call: Call) -> str | None:
     elif module not in ("ping", "setup", "debug", "gather_facts"):
         return judge_by_row(call)
     return None
+
+
+_COMMAND_MODULES = names("shell command raw script win_shell")
+_FILE_MODULES = names("file copy lineinfile template blockinfile")

@@ -278,7 +278,7 @@ def report_privilege(call: Call, words: list[str]) -> None:
         call.report("root-shell", "opens a shell with all rights")
 
 
-_RUN_VALUES = names("name cwd with python package env-file prefix group extra command run")
+_RUN_VALUES = names("name cwd with python package env-file prefix group extra command run call")
 
 
 def behind_verb(call: Call, row: Row) -> list[str] | None:
@@ -311,7 +311,7 @@ def run_behind_verb(call: Call, row: Row, words: list[str]) -> str | None:
         words = words[dashes + 1 :] if own else words
     else:
         options = parse_options(words, "ncpe", _RUN_VALUES, stop_early=True)
-        if text := options.value("c", "command", "run"):
+        if text := options.value("c", "command", "run", "call"):
             return run_code(call, text, call.name)
         words = options.operands[row.skip :]
     shell = call.shell.elsewhere() if row.elsewhere else None

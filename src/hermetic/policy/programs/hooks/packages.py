@@ -7,16 +7,13 @@ from __future__ import annotations
 import re
 
 from hermetic.policy.call import Call
-from hermetic.policy.dynamic_code import REMOTE_CODE, execute, run_code
+from hermetic.policy.dynamic_code import execute, run_code
 from hermetic.policy.marks import LOCAL
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.interpret import is_dry, judge_by_row
 from hermetic.policy.tables import names, regex
 
-# Programs under the names of the packages that hold them.
-_PACKAGES = {"firebase-tools": "firebase", "aws-cdk": "cdk", "sirv-cli": "sirv", "shx": ""}
-_PACKAGES |= dict.fromkeys(("cross-env", "dotenv", "dotenv-cli", "env-cmd"), "env")
 _APT_CODE = regex(
     r"(?i)(?:pre|post)-?invoke|Pre-Install-Pkgs|::Shell|Dir::Bin|ProxyAutoDetect|Methods"
 )
@@ -44,8 +41,7 @@ def judge_npm(call: Call) -> str | None:
     if shell := re.search(r"--script-shell[= ](\S+)", " ".join(call.args)):
         call.run([shell[1]])
         call.report("package-source", f"runs every script with {shell[1]}")
-    starts = verb in ("exec", "x", "dlx") or (verb in ("create", "init") and len(words) > 1)
-    return _start(call) if starts or call.name in ("npx", "bunx", "pnpx") else judge_by_row(call)
+    return judge_by_row(call)
 
 
 _RUN_SCRIPTS = names("run run-script test start stop install i ci restart t it")
@@ -64,28 +60,6 @@ def _scripts(call: Call, verb: str, words: list[str]) -> list[str]:
         return []
     found = re.findall(r'"[\w:.-]+"\s*:\s*"((?:[^"\\]|\\.)*)"', held.partition('"scripts"')[2])
     return [code.replace('\\"', '"') for code in found]
-
-
-def _start(call: Call) -> str | None:
-    """npx and kin run a package's program."""
-    args = list(call.args)
-    while args and (args[0].startswith("-") or args[0] in ("exec", "x", "dlx", "create", "init")):
-        option = args.pop(0)
-        if option in ("-c", "--call") and args:
-            return run_code(call, args.pop(0), "npx")
-        if option in ("-p", "--package"):
-            args = args[1:]
-    if not args:
-        return None
-    if re.match(r"(https?:|git\+|github:|file:)", args[0]):
-        call.report(REMOTE_CODE, "runs a package from an address")
-        return None
-    name = re.sub(r"(?<=.)@[^/]*$", "", args[0]).rsplit("/", 1)[-1]
-    target = _PACKAGES.get(name, name)
-    if name in ("kill-port", "npm-run-all"):
-        return None
-    rest = [arg for arg in args[1:] if arg != "--"] if target in ("env", "") else args[1:]
-    return call.run([target, *rest] if target else rest)
 
 
 def judge_apt(call: Call) -> str | None:

@@ -152,6 +152,9 @@ def _operands(call: Call, row: Row, options: Options, held: list[str]) -> str | 
     """Apply the roles of the operands; gives what a command among them prints."""
     words = list(options.operands)
     for role in row.operands.split():
+        if role == "cwd":
+            call, words = call.moved("".join(words[:1])), words[1:]
+            continue
         if role in ("command", "rest", "shell", "text*"):
             words = options.rest if role == "rest" else options.rest or words
             return _hand_on(call, row, role, words)
@@ -237,7 +240,7 @@ _ROLES: dict[str, Callable[[Call, str], str | None]] = {
 
 
 _COMMANDS = frozenset({"command", "rest", "shell", "text"})
-ROLES = _COMMANDS | _ROLES.keys()
+ROLES = _COMMANDS | _ROLES.keys() | {"cwd"}
 
 
 def _hand_on(call: Call, row: Row, role: str, words: list[str]) -> str | None:

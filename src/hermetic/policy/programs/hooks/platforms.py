@@ -14,7 +14,7 @@ from hermetic.policy.languages.sql import destruction
 from hermetic.policy.marks import LOCAL, NET, SECRET, is_known, shown
 from hermetic.policy.network import check_sent, is_remote, leave
 from hermetic.policy.options import Options, parse_options
-from hermetic.policy.paths import is_secret
+from hermetic.policy.paths import is_env_file, is_secret
 from hermetic.policy.programs.interpret import is_dry, judge_by_row, report_first
 from hermetic.policy.tables import names, regex
 
@@ -248,10 +248,18 @@ def judge_cloud(call: Call) -> str | None:
     printed = judge_by_row(call)
     if _UPLOADS.search(" ".join(words[:4])):
         for word in call.args:
-            if ("/" in word and not is_remote(word)) or word.startswith("."):
-                leave(call, word.removeprefix("file://").removeprefix("fileb://"))
+            if "/" in word or word.startswith("."):
+                _leaves(call, word.removeprefix("file://").removeprefix("fileb://"))
         check_sent(call, *(text for text in (*words, call.stdin or "") if SECRET in text))
     return printed or (NET if words[-1:] == ["-"] else LOCAL) + "\n"
+
+
+def _leaves(call: Call, word: str) -> None:
+    full = call.place(word)[0]
+    if is_secret(full, call.shell) or is_env_file(full):
+        call.report("send-secret", "sends credentials to another machine")
+    elif not is_remote(word):
+        leave(call, word)
 
 
 def _remote_commands(call: Call) -> None:

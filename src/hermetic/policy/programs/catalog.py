@@ -42,7 +42,7 @@ HOOKS: dict[str, Judge] = {
 } | {"hermetic": judge_hermetic}
 _VERSION = regex(
     r"(python|pypy|perl|ruby|lua|php|node|pip|tclsh|wish|gcc|clang|guile|ipython|psql|mysql"
-    r"|java|julia|vim|bash|zsh|ksh|awk|qemu-system-\w+|mkfs)[-\d.]+$|([\w.-]+)@[\w.^~-]+$"
+    r"|java|julia|vim|bash|zsh|ksh|awk|qemu-system-\w+|mkfs)[-\d.]+$"
 )
 
 
@@ -52,9 +52,9 @@ def find_judge(call: Call) -> Judge:
         return lambda call: judge_program(call.again(["service", *call.argv]))
     if call.name not in TABLE:
         match = _VERSION.match(call.name)
-        if not match or (match[1] or match[2]) not in TABLE:
+        if not match or match[1] not in TABLE:
             return FALLBACK
-        call.name = match[1] or match[2]
+        call.name = match[1]
     return judge_program
 
 

@@ -270,6 +270,8 @@ def run_words(call: Call, words: list[str], shell: Shell | None = None) -> str:
     """Run a command that is given as words, or as one text."""
     if len(words) == 1 and " " in words[0].strip():
         return run_code(call, words[0], call.name, shell)
+    if call.row.has("packages"):  # a package stands for its program: `@scope/name@1.2`
+        words = [re.sub(r"^@[^/]*/|(?<=.)@[^/]*$", "", words[0]), *words[1:]]
     return call.run(words, shell=shell)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import hermetic
 from hermetic import EnvironmentUnavailable, Fleet, InvalidArgument, MapProgress
+from hermetic.contract.environment import NewEnvironment, Started
 from hermetic.environments.local import Local
 from hermetic.fleet import mapping
 from hermetic.registry.host_process import ended
@@ -79,12 +80,12 @@ async def test_an_environment_that_does_not_open_is_replaced(
 ) -> None:
     start, tries = Local.start, 0
 
-    async def sometimes(backend: Local, **own: Any) -> Any:
+    async def sometimes(backend: Local, new: NewEnvironment) -> Started:
         nonlocal tries
         tries += 1
         if tries in (1, 2):
             raise EnvironmentUnavailable("no room")
-        return await start(backend, **own)
+        return await start(backend, new)
 
     monkeypatch.setattr(Local, "start", sometimes)
     async with asyncio.timeout(60), Fleet("local", **FAST) as fleet:

@@ -105,7 +105,7 @@ def descendants() -> list[Seen]:
     """Every process below this one, ended but uncollected ones included, the servers of the session
     excluded.
     """
-    if not any(_children(pid) - SERVERS for pid in (os.getpid(), *SERVERS)):
+    if not any(children_of(pid) - SERVERS for pid in (os.getpid(), *SERVERS)):
         return []  # orphans are adopted: without a child there is nothing below
     children: dict[int, list[Seen]] = {}
     for entry in os.listdir("/proc"):
@@ -131,10 +131,14 @@ def descriptors() -> list[tuple[int, str]]:
     return found
 
 
-def _children(pid: int) -> set[int]:
+def children_of(pid: int) -> set[int]:
     """The children of a process; some number for a kernel that does not say."""
     found: set[int] = set()
-    for task in Path(f"/proc/{pid}/task").iterdir():
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError:  # a server of the session that has ended
+        return found
+    for task in tasks:
         try:
             found.update(map(int, (task / "children").read_bytes().split()))
         except FileNotFoundError:  # the thread has ended, or no file tells of children

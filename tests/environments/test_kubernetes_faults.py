@@ -3,6 +3,7 @@ nothing is left.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import secrets
@@ -18,7 +19,7 @@ import pytest
 
 import hermetic
 from tests.environments.clusters import kubectl, need_cluster, pods, until
-from tests.leftovers import SERVERS
+from tests.leftovers import SERVERS, children_of
 from tests.programs import need, need_variable
 
 pytestmark = [pytest.mark.slow, pytest.mark.full, pytest.mark.alone]
@@ -62,9 +63,11 @@ def mend() -> None:
     subprocess.run([START], check=True, capture_output=True, timeout=300)
     for path in Path(need_variable("KUBERNETES_STATE")).glob("*.id"):
         pid = int(path.read_text().split()[0])
-        # dockerd has a containerd
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        SERVERS.update((pid, *map(int, children)))
+        SERVERS.add(pid)
+        for child in children_of(pid):
+            with contextlib.suppress(FileNotFoundError):  # others end meanwhile
+                if Path(f"/proc/{child}/comm").read_text() == "containerd\n":
+                    SERVERS.add(child)
 
 
 async def begun(environment: hermetic.Environment, command: str) -> "asyncio.Task[hermetic.Result]":

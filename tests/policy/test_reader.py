@@ -37,6 +37,8 @@ HIDDEN = [
     'declare -A d; d["]"]=1; echo ${d["]"]}; rm -rf /usr',
     "x=`echo 'a\\\nb'; rm -rf /usr`",
     "echo $'\\c'; rm -rf /usr; echo $'\\c'",
+    "x='\\x72\\155'; ${x@E} -rf /usr",
+    "x=ls; ${x//*/rm} -rf /usr",
 ]
 
 # What bash accepts.

@@ -28,6 +28,7 @@ metadata.azure.com metadata.packet.net 192.0.0.192 fd20:ce::254 instance-data.ec
 metadata.platformequinix.com metadata.nic.internal
 """
 )
+_METADATA_ENDS = (".169.254.169.254.nip.io", "169-254-169-254.nip.io")
 _LOCAL_HOST = regex(
     r"localhost$|127\.|\[?::1\]?$|0\.0\.0\.0$|host\.docker\.internal$|.*\.localhost$|.*\.local$"
 )
@@ -57,27 +58,15 @@ def is_local(url: str) -> bool:
 def ipv4(host: str) -> tuple[int, ...] | None:
     """The four numbers of an address in any spelling inet_aton takes."""
     parts = host.split(".")
-    if not 1 <= len(parts) <= 4:
+    if len(parts) > 4:
         return None
-    numbers: list[int] = []
-    for part in parts:
-        try:
-            numbers.append(
-                int(
-                    part,
-                    16
-                    if part[:2] in ("0x", "0X")
-                    else 8
-                    if part[:1] == "0" and len(part) > 1
-                    else 10,
-                )
-            )
-        except ValueError:
-            return None
+    try:
+        numbers = [int(part, 8 if part[:1] == "0" and part.isdigit() else 0) for part in parts]
+    except ValueError:
+        return None
     last = numbers.pop()
-    if any(not 0 <= number <= 255 for number in numbers) or not 0 <= last < 256 ** (
-        4 - len(numbers)
-    ):
+    is_small = all(0 <= number <= 255 for number in numbers)
+    if not is_small or not 0 <= last < 256 ** (4 - len(numbers)):
         return None
     rest = 4 - len(numbers)
     return (*numbers, *last.to_bytes(rest, "big"))
@@ -86,13 +75,9 @@ def ipv4(host: str) -> tuple[int, ...] | None:
 def is_metadata(url: str) -> bool:
     """True for a cloud's metadata service, which hands out credentials."""
     host = host_of(literal_globs(url))
-    if (
-        host in _METADATA_NAMES
-        or host.endswith((".169.254.169.254.nip.io", "169-254-169-254.nip.io"))
-        or "ffff:169.254.169.254" in host
-    ):
+    if host in _METADATA_NAMES or host.endswith(_METADATA_ENDS):
         return True
-    if host in ("::ffff:a9fe:a9fe",):
+    if "ffff:169.254.169.254" in host or host == "::ffff:a9fe:a9fe":
         return True
     return ipv4(host) == (169, 254, 169, 254)
 
@@ -124,12 +109,8 @@ def land(call: Call, target: str, sources: list[str]) -> None:
     arrived = [
         f"{full.rstrip('/')}/{re.split('[/:]', source.rstrip('/'))[-1]}" for source in sources
     ]
-    if target.endswith(("/", ".")) or full in (
-        "/tmp",
-        "/var/tmp",
-        call.shell.home,
-        call.shell.workspace,
-    ):
+    homes = ("/tmp", "/var/tmp", call.shell.home, call.shell.workspace)
+    if target.endswith(("/", ".")) or full in homes:
         call.shell.fetched.update(path for path in arrived if path != full + "/")
     else:
         call.shell.fetched.update((full, *arrived))

@@ -8,6 +8,7 @@ from hermetic.policy.budget import MAX_TEXT
 from hermetic.policy.marks import NUMBER, STAR, UNSET, is_known, is_plain, marks_in, unknown_like
 
 from .globs import glob_regex
+from .quoting import decode_ansi_c
 
 _MAX_WORK = 300_000
 
@@ -19,52 +20,33 @@ def _work(value: str, pattern: str) -> int:
 
 def remove(value: str, operator: str, pattern: str) -> str:
     """`${x#p}`, `${x##p}`, `${x%p}`, `${x%%p}`."""
-    literal = is_plain(pattern)
-    if operator[0] == "#" and literal:
-        return value[len(pattern) :] if pattern and value.startswith(pattern) else value
-    if operator[0] == "%" and literal:
-        return value[: len(value) - len(pattern)] if pattern and value.endswith(pattern) else value
     regex = glob_regex(pattern)
     if regex is None or _work(value, pattern) > _MAX_WORK:
         return unknown_like(value, pattern)
     size = len(value)
-    if operator == "#":
-        cuts = range(size + 1)
-    elif operator == "##" or operator == "%":
-        cuts = range(size, -1, -1)
-    else:
-        cuts = range(size + 1)
-    for cut in cuts:
-        if operator[0] == "#":
-            if regex.fullmatch(value, 0, cut):
-                return value[cut:]
-        elif regex.fullmatch(value, cut):
+    for cut in range(size + 1) if operator in ("#", "%%") else range(size, -1, -1):
+        if operator[0] == "#" and regex.fullmatch(value, 0, cut):
+            return value[cut:]
+        if operator[0] == "%" and regex.fullmatch(value, cut):
             return value[:cut]
     return value
 
 
 def replace(value: str, operator: str, pattern: str, replacement: str) -> str:
     """`${x/p/r}`, `${x//p/r}`, `${x/#p/r}`, `${x/%p/r}`."""
-    if not pattern:
-        return (
-            replacement + value
-            if operator == "/#"
-            else value + replacement
-            if operator == "/%"
-            else value
-        )
+    if not pattern and operator in ("/", "//"):
+        return value
     regex = glob_regex(pattern)
     if regex is None or _work(value, pattern) > _MAX_WORK:
         return unknown_like(value, pattern, replacement)
-    source = regex.pattern
-    if operator == "/#":
-        source = r"\A(?:" + source + ")"
-    elif operator == "/%":
-        source = "(?:" + source + r")\Z"
+    anchors = {"/#": (r"\A(?:", ")"), "/%": ("(?:", r")\Z")}.get(operator, ("", ""))
+    source = regex.pattern.join(anchors)
     left = MAX_TEXT - len(value)
 
     def replaced(match: re.Match[str]) -> str:
         nonlocal left
+        if operator == "//" and match.start() and not match[0]:
+            return ""  # bash finds nothing behind the last match
         left -= len(replacement)
         if left < 0:
             raise OverflowError
@@ -111,18 +93,13 @@ def change_case(value: str, operator: str, pattern: str) -> str:
 
 def transform(value: str, letter: str) -> str:
     """`${x@U}` and its kin."""
-    if letter == "U":
-        return "".join(char.upper() if char.isascii() else char for char in value)
-    if letter == "L":
-        return "".join(char.lower() if char.isascii() else char for char in value)
-    if letter == "u":
-        return change_case(value, "^", "")
+    if letter in ("U", "L", "u"):
+        return change_case(value, {"U": "^^", "L": ",,", "u": "^"}[letter], "")
     if letter in ("Q", "K", "k"):
         return "'" + value.replace("'", "'\\''") + "'"
-    if letter == "E":
-        from_escapes = value.replace("\\", "")
-        return value if from_escapes == value else unknown_like(value)
-    return unknown_like(value) if letter == "P" else UNSET if letter == "A" else value
+    if letter == "E" and "\\" in value:
+        return decode_ansi_c(value.replace("'", "\\'") + "'", 0)[0]
+    return UNSET if letter == "A" else value
 
 
 def length_of(value: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from hermetic.policy.tables import names
 
 from .calls import Row, table_of
-from .tokens import LISPS, Token, tokens_of
+from .tokens import Token, tokens_of
 
 DECLARES = frozenset(names("const let var my our local auto val"))
 _PREFIXES = DECLARES | frozenset(
@@ -276,14 +276,10 @@ class Reader:
                 self.at += 1
                 return self.function(parameters)
             self.at = begun
-            if self.language in LISPS:
-                args, _ = self.listed(")")
-                return _call(args[0], *args[1:]) if args else ast.Constant(None)
         if token.text in ("(", "[") or (token.text == "{" and self.is_table()):
             args, keywords = self.listed(_CLOSING[token.text])
-            table = [
-                ast.Dict([ast.Constant(key) for key, _ in keywords], [one for _, one in keywords])
-            ]
+            keys: list[ast.expr | None] = [ast.Constant(one.arg) for one in keywords]
+            table = [ast.Dict(keys, [one.value for one in keywords])]
             if token.text == "(":
                 values = [*args, *(table if keywords else [])]
                 if self.language == "javascript" and values:
@@ -341,13 +337,10 @@ class Reader:
         return token.text in ("->", "?.", "::") or (token.text == ":" and self.language == "lua")
 
     def called(
-        self, function: ast.expr, given: tuple[list[ast.expr], list[tuple[str, ast.expr]]] | None
+        self, function: ast.expr, given: tuple[list[ast.expr], list[ast.keyword]] | None
     ) -> ast.expr:
         """A call, with the names that Ruby's block behind it gives to items."""
-        value = function
-        if given is not None:
-            named = [ast.keyword(key, one) for key, one in given[1]]
-            value = ast.Call(function, given[0], named)
+        value = function if given is None else ast.Call(function, *given)
         if not self.has_block() or self.sign(1) != "|":
             return value
         self.at += 2
@@ -394,12 +387,12 @@ class Reader:
         return name not in _STOPS
 
     # --- arguments
-    def listed(self, closing: str) -> tuple[list[ast.expr], list[tuple[str, ast.expr]]]:
+    def listed(self, closing: str) -> tuple[list[ast.expr], list[ast.keyword]]:
         """The values up to a closing bracket, and those with a name; up to the end of the statement
         without a bracket.
         """
         args: list[ast.expr] = []
-        keywords: list[tuple[str, ast.expr]] = []
+        keywords: list[ast.keyword] = []
         self.at += bool(closing)
         while (token := self.peek()).kind != "end":
             if closing and self.take(closing):
@@ -422,7 +415,7 @@ class Reader:
             ):
                 self.at += 2
                 self.skip_lines()
-                keywords.append((key, self.expression()))
+                keywords.append(ast.keyword(key, self.expression()))
             else:
                 args.append(self.expression())
                 self.at += self.at == begun

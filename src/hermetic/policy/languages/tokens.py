@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import msgspec
 
@@ -13,13 +14,12 @@ MAX_TOKENS = 5_000
 SLASH_COMMENTS = frozenset(names("javascript php java groovy scala swift csharp go c rust"))
 HASH_COMMENTS = frozenset(names("perl ruby php r julia elixir tcl nim awk crystal octave"))
 DASH_COMMENTS = frozenset(["lua", "haskell"])
-LISPS = frozenset(["lisp", "scheme", "clojure"])
 _TOKEN = re.compile(
     r"""(?P<newline>\n)|(?P<space>[^\S\n]+)
-    |(?P<slashes>//[^\n]*|/\*.*?\*/)|(?P<dashes>--\[\[.*?\]\]|--[^\n]*)|(?P<hash>\#(?!\{)[^\n]*)
+    |(?P<comment>/\*.*?\*/)|(?P<slashes>//[^\n]*)|(?P<dashes>--\[\[.*?\]\]|--[^\n]*)|(?P<hash>\#(?!\{)[^\n]*)
     |(?P<command>(?:%x|qx)\s*(?:\{[^}]*\}|\([^)]*\)|\[[^\]]*\]|/[^/]*/|\|[^|]*\||<[^>]*>|!.[^!]*!))
     |(?P<words>(?:%[wi]|qw)\s*(?:\{[^}]*\}|\([^)]*\)|\[[^\]]*\]|/[^/]*/))
-    |(?P<raw>(?:%[qQ]|qq|q)(?:\{[^}]*\}|\([^)]*\)|\[[^\]]*\]|\|[^|]*\||/[^/]*/)|\[\[.*?\]\])
+    |(?P<raw>(?:%[qQ]|qq|q)(?:\{[^}]*\}|\([^)]*\)|\[[^\]]*\]|\|[^|]*\||/[^/]*/))|(?P<long>\[\[.*?\]\])
     |(?P<swap>(?<![\w$@%>.])(?:s|tr|y)(?P<d>[/\#|!,])(?:(?!(?P=d))[^\\]|\\.)*(?P=d)
       (?P<with>(?:(?!(?P=d))[^\\]|\\.)*)(?P=d)(?P<flags>[a-z]*))
     |(?P<match>(?<![\w$@%>.])m(?P<m>[/\#|!,])(?:(?!(?P=m))[^\\]|\\.)*(?P=m)[a-z]*)
@@ -32,7 +32,19 @@ _TOKEN = re.compile(
     |(?P<symbol>=>|->|\?\.|\.{2,3}|[=!]==?|[<>]=|=~|!~|&&|\|\||[-+.*/|]=|<<|.)""",
     re.VERBOSE | re.DOTALL,
 )
-_LISP_NAME = re.compile(r"[A-Za-z_*+!?<>=-][\w*+!?<>=:./-]*")
+_PERLISH = frozenset(names("perl ruby elixir crystal"))
+# Languages that have a kind of token, where not all have it.
+_LANGUAGES: dict[str, Collection[str]] = {
+    **dict.fromkeys(("swap", "match", "words", "command"), _PERLISH),
+    "slashes": SLASH_COMMENTS,
+    "dashes": DASH_COMMENTS,
+    "hash": HASH_COMMENTS,
+    "raw": ("perl", "ruby", "elixir"),
+    "long": ("lua",),
+    "angle": ("perl",),
+    "label": ("ruby", "elixir"),
+}
+_LEFT_OUT = frozenset(names("space comment slashes dashes hash match swap"))
 _PATTERN = re.compile(r"/(?:[^/\\\n]|\\.)+/[a-z]*")
 _BEFORE_PATTERN = frozenset(
     names("if unless and or not when while until split grep return puts print")
@@ -56,7 +68,6 @@ def tokens_of(text: str, language: str) -> list[Token]:
     """The tokens of a script; comments and patterns are left out."""
     found: list[Token] = []
     pos, size = 0, len(text)
-    perlish = language in ("perl", "ruby")
     while pos < size:
         if len(found) > MAX_TOKENS:
             raise TooLong
@@ -64,66 +75,48 @@ def tokens_of(text: str, language: str) -> list[Token]:
             pos = pattern.end()
             found.append(Token("name", "pattern"))
             continue
-        if language in LISPS and (name := _LISP_NAME.match(text, pos)):
-            found.append(Token("name", name[0].replace(":", ".").replace("..", ".")))
-            pos = name.end()
-            continue
         match = _TOKEN.match(text, pos)
         if match is None or match.lastgroup is None:
             break
         kind = next(kind for kind, value in match.groupdict().items() if value is not None)
-        if not _is_kind(kind, match, language, found):
+        after_dollar = bool(found) and found[-1].text == "$"
+        if not _is_kind(kind, match[0], language, after_dollar):
             sigil = text[pos] if kind != "name" else match[0].rstrip("!?")
             found.append(Token("name" if sigil[0].isalpha() else "symbol", sigil))
             pos += len(sigil)
             continue
         pos = match.end()
-        if kind in ("space", "slashes", "dashes", "hash", "match"):
-            continue
-        if kind == "swap":
-            if "e" in (match["flags"] or "") and match["with"].strip():
-                found.append(Token("code", match["with"]))
-            continue
-        found.append(_token(kind, match[0], language, perlish, found))
+        if kind == "swap" and "e" in match["flags"]:
+            found.append(Token("code", match["with"]))
+        elif kind not in _LEFT_OUT:
+            found.append(_token(kind, match[0], language, after_dollar))
     return found
 
 
-def _is_kind(kind: str, match: re.Match[str], language: str, found: list[Token]) -> bool:
+def _is_kind(kind: str, text: str, language: str, after_dollar: bool) -> bool:
     """False where a language has no such token; its first character stands for itself then."""
-    if kind == "slashes":
-        return language in SLASH_COMMENTS or match[0].startswith("/*")
-    if kind == "dashes":
-        return language in DASH_COMMENTS
-    if kind == "hash":
-        return language in HASH_COMMENTS and not (found and found[-1].text == "$")
-    if kind in ("swap", "match", "words", "command"):
-        return language in ("perl", "ruby", "elixir", "crystal")
-    if kind == "raw":
-        return language in (("lua",) if match[0].startswith("[[") else ("perl", "ruby", "elixir"))
-    if kind == "angle":
-        return language == "perl"
-    if kind == "label":
-        return language in ("ruby", "elixir")
     if kind == "variable":
-        if match[0][0] == "$":
-            return language not in ("ruby", "javascript") or len(match[0]) > 2
-        return language == "perl" or (match[0][0] == "@" and language == "ruby")
-    return kind != "name" or language in ("ruby", "elixir", "julia") or match[0][-1] not in "!?"
+        if text[0] == "$":
+            return language not in ("ruby", "javascript") or len(text) > 2
+        return language == "perl" or (text[0] == "@" and language == "ruby")
+    if kind == "name":
+        return text[-1] not in "!?" or language in ("ruby", "elixir", "julia")
+    return language in _LANGUAGES.get(kind, (language,)) and not (kind == "hash" and after_dollar)
 
 
-def _token(kind: str, value: str, language: str, perlish: bool, found: list[Token]) -> Token:
+def _token(kind: str, value: str, language: str, after_dollar: bool) -> Token:
     if kind in ("single", "double", "tick"):
         body = value[1:-1]
         if kind == "single" and language != "javascript":
             return Token("string", body.replace("\\'", "'").replace("\\\\", "\\"))
         body = decode_backslashes(body, octal_needs_zero=False)[0] if "\\" in body else body
-        if kind == "tick" and (
-            language not in ("javascript", "go") or (found and found[-1].text == "$")
-        ):
+        if kind == "tick" and (after_dollar or language not in ("javascript", "go")):
             return Token("command", body)
         return Token("string" if kind == "single" else "template", body)
+    if kind == "long":
+        return Token("string", value[2:-2])
     if kind in ("command", "words", "raw"):
-        body = value[2:-2] if value.startswith("[[") else _QUOTE.sub("", value)[1:-1]
+        body = _QUOTE.sub("", value)[1:-1]
         kind = {"raw": "template" if value[1] in "qQ" else "string"}.get(kind, kind)
         return Token(kind, body)
     if kind == "variable":

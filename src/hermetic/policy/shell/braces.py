@@ -39,17 +39,14 @@ def expand_braces(word: Word) -> list[Word]:
 
 def _pieces(atoms: list[Atom]) -> list[Piece]:
     pieces: list[Piece] = []
-    run: list[str] = []
     for atom in atoms:
-        if isinstance(atom, str):
-            run.append(atom)
-            continue
-        if run:
-            pieces.append(Lit("".join(run), False))
-            run = []
-        pieces.append(atom)
-    if run:
-        pieces.append(Lit("".join(run), False))
+        last = pieces[-1] if pieces else None
+        if not isinstance(atom, str):
+            pieces.append(atom)
+        elif isinstance(last, Lit) and not last.quoted:
+            pieces[-1] = Lit(last.text + atom, False)
+        else:
+            pieces.append(Lit(atom, False))
     return _joined_names(pieces)
 
 
@@ -57,17 +54,12 @@ def _joined_names(pieces: list[Piece]) -> list[Piece]:
     """Braces work on the text, so `$a{b,c}` names the variables ab and ac."""
     for at in range(len(pieces) - 1):
         var, following = pieces[at], pieces[at + 1]
-        if (
-            isinstance(var, Var)
-            and var.bare
-            and not var.quoted
-            and isinstance(following, Lit)
-            and not following.quoted
-        ):
-            match = re.match(r"\w+", following.text, re.ASCII)
-            if match:
-                pieces[at] = Var(var.name + match[0], False, bare=True)
-                pieces[at + 1] = Lit(following.text[match.end() :], False)
+        if not isinstance(var, Var) or not isinstance(following, Lit) or following.quoted:
+            continue
+        match = re.match(r"\w+", following.text, re.ASCII)
+        if match and var.bare and not var.quoted:
+            pieces[at] = Var(var.name + match[0], False, bare=True)
+            pieces[at + 1] = Lit(following.text[match.end() :], False)
     return pieces
 
 
@@ -84,10 +76,8 @@ def _expand(atoms: list[Atom], depth: int) -> list[list[Atom]]:
             for tail in tails:
                 out.append([*atoms[:start], *choice, *tail])
                 if len(out) > MAX_WORDS:
-                    return [
-                        *out,
-                        [*atoms[:start], "*", *tails[0]] if _is_plain(atoms[start:]) else [_UNSEEN],
-                    ]
+                    rest = [*atoms[:start], "*", *tails[0]]
+                    return [*out, rest if _is_plain(atoms[start:]) else [_UNSEEN]]
         return out
     return [atoms]
 

@@ -6,7 +6,7 @@ import re
 
 from hermetic.policy.call import Call
 from hermetic.policy.programs.table import rule
-from hermetic.policy.tables import names
+from hermetic.policy.tables import names, regex
 
 _TOKEN = re.compile(
     (
@@ -29,7 +29,7 @@ _USERS = "changes who may use the database"
 _PROGRAM = "lets the database run a program"
 # What a statement does, by its tokens in small letters with a blank between; strings are empty.
 _DESTROYS = tuple(
-    (re.compile(pattern), reason)
+    (regex(pattern), reason)
     for pattern, reason in (
         (r"match\b(?!.*\bwhere\b).*\bdelete\b", "deletes every node of a graph"),
         (
@@ -56,7 +56,7 @@ _DESTROYS = tuple(
     )
 )
 # Conditions that hold for every row.
-_ALWAYS = re.compile(
+_ALWAYS = regex(
     rf"true|t|[1-9]\d*|not (?:false|0)|(\S+) (?:=|<=|>=|is|like) (?:\1|'%')|{_KEY} >=? [01]"
     rf"|(\d+) (?:<>|!=) (?!\2$)\d+|{_KEY} is not null"
     r"|(?:exists|(\S+) in select \3)\b(?!.*\bwhere\b).*"

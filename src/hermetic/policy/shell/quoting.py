@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 
+from hermetic.policy.tables import regex
+
 _SIMPLE = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 
 
 def _pattern(octal: str, control: str, hexadecimal: str = "[0-9A-Fa-f]{1,2}") -> re.Pattern[str]:
-    return re.compile(
-        rf"\\(?:x(?P<hex>{hexadecimal})|u(?P<u>[0-9A-Fa-f]{{1,4}})|U(?P<long>[0-9A-Fa-f]{{1,8}})"
-        rf"|(?P<octal>{octal})|{control}|(?P<char>.))",
-        re.DOTALL,
+    return regex(
+        rf"(?s)\\(?:x(?P<hex>{hexadecimal})|u(?P<u>[0-9A-Fa-f]{{1,4}})|U(?P<long>[0-9A-Fa-f]{{1,8}})"
+        rf"|(?P<octal>{octal})|{control}|(?P<char>.))"
     )
 
 
-_QUOTED = re.compile(r"((?:[^'\\]|\\.)*)'", re.DOTALL)
+_QUOTED = regex(r"(?s)((?:[^'\\]|\\.)*)'")
 _ANSI_C = _pattern("[0-7]{1,3}", r"c(?P<control>\\\\|.)", r"\{[0-9A-Fa-f]*\}?|[0-9A-Fa-f]{1,2}")
 _PRINTF = _pattern("[0-7]{1,3}", "(?P<control>c)")
 _ECHO = _pattern("0[0-7]{0,3}", "(?P<control>c)")
@@ -33,8 +34,11 @@ def _decoded(match: re.Match[str]) -> str:
         return chr(int(match["octal"], 8) & 0xFF)
     if control := match["control"]:
         return "\x7f" if control == "?" else chr(ord(control[0].upper()) & 0x1F)
-    is_quote = match.re is _ECHO and match["char"] in "'\"?"
-    return match[0] if is_quote else _SIMPLE.get(match["char"], match[0])
+    return _SIMPLE.get(match["char"], match[0])
+
+
+def _echoed(match: re.Match[str]) -> str:
+    return match[0] if match["char"] in ("'", '"', "?") else _decoded(match)
 
 
 def decode_ansi_c(text: str, pos: int) -> tuple[str, int]:
@@ -53,4 +57,5 @@ def decode_backslashes(text: str, octal_needs_zero: bool) -> tuple[str, bool]:
         return text, False
     pattern = _ECHO if octal_needs_zero else _PRINTF
     end = next((one.start() for one in pattern.finditer(text) if one["control"]), None)
-    return pattern.sub(_decoded, text[:end]), end is not None
+    decoded = _echoed if octal_needs_zero else _decoded
+    return pattern.sub(decoded, text[:end]), end is not None

@@ -478,6 +478,7 @@ class Link:
     def _finish(self, error: Callable[[], EnvironmentUnavailable]) -> None:
         """Ends the link: every open and every later request fails."""
         self._end = self._end or error
+        self.is_stalled = False  # requests fail by that error
         self._answers.set()  # releases all waiters
         if self._keepalive is not None:
             self._keepalive.end()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermetic.policy import marks
+from hermetic.policy.options import parse_options
 from hermetic.policy.programs import table
 from hermetic.policy.programs.catalog import HOOKS
 from hermetic.policy.programs.interpret import CONDITIONS, ROLES
@@ -28,6 +29,20 @@ def test_every_entry_names_a_rule_and_a_condition_and_has_a_pattern_that_compile
             assert not entry.rule or entry.rule in TABLE.rules, program
             assert not entry.when or entry.when in CONDITIONS, program
         re.compile(row.dry)
+
+
+def test_an_entry_without_a_reason_has_a_rule_that_gives_one() -> None:
+    for program, row in rows():
+        for entry in (*row.rules, *row.checks):
+            assert not entry.rule or entry.reason or TABLE.rules[entry.rule].reason, program
+
+
+def test_nothing_is_an_option_behind_the_value_of_a_last_option() -> None:
+    options = parse_options(["-q", "-c", "code", "-x", "a"], "c", stop_early=True, last=("c",))
+    assert options.rest == ["code", "-x", "a"]
+    assert options.operands == []
+    assert parse_options(["-e", "--", "run", "-v"], last=("--",)).rest == ["run", "-v"]
+    assert parse_options(["-c"], "c", last=("c",)).rest == []
 
 
 def test_every_role_hook_and_origin_of_output_exists() -> None:

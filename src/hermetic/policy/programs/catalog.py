@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.hermetic_cli import judge_hermetic
 from hermetic.policy.rules import Rule
-from hermetic.policy.tables import regex
+from hermetic.policy.tables import names, regex
 
 from .aspects import exact_output, judge_aspects
 from .generic import judge_anything
@@ -25,7 +25,7 @@ from .hooks import (
     small,
     text_tools,
 )
-from .interpret import behind_verb, judge_by_row, run_behind_verb
+from .interpret import behind_verb, is_dry, judge_by_row, run_behind_verb
 from .table import TABLE
 
 FALLBACK = judge_anything
@@ -40,6 +40,8 @@ HOOKS: dict[str, Judge] = {
     for name, judge in vars(module).items()
     if name.startswith("judge_") and judge.__module__ == module.__name__
 } | {"hermetic": judge_hermetic}
+# Hooks of programs of which nothing is judged where they show their help, or what they would do.
+_REHEARSED = frozenset(names("mv cp dd touch chmod cloud kubectl ansible http apt"))
 _VERSION = regex(
     r"(python|pypy|perl|ruby|lua|php|node|pip|tclsh|wish|gcc|clang|guile|ipython|psql|mysql"
     r"|java|julia|vim|bash|zsh|ksh|awk|qemu-system-\w+|mkfs)[-\d.]+$"
@@ -69,6 +71,8 @@ def judge_program(call: Call) -> str | None:
     words = behind_verb(call, row)
     if words is not None:
         return run_behind_verb(call, row, words)
+    if row.hook in _REHEARSED and is_dry(call, row):
+        return None
     judge = HOOKS.get(row.hook) or (judge_by_row if call.name in TABLE.known else FALLBACK)
     return exact_output(call, row, judge(call))
 

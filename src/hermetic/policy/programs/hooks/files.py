@@ -10,7 +10,6 @@ from hermetic.policy.effects import delete, read, write
 from hermetic.policy.marks import ENDLESS, LOCAL, NET, STAR, UNKNOWN, has_glob, is_known, shown
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_secret, resolve
-from hermetic.policy.programs.interpret import is_dry
 from hermetic.policy.protected import protect, protect_ours
 from hermetic.policy.tables import names, regex
 
@@ -37,8 +36,6 @@ def _source_and_target(options: Options) -> tuple[list[str], str | None]:
 
 def judge_mv(call: Call) -> str | None:
     """mv takes its sources away and writes its target."""
-    if is_dry(call, call.row):
-        return None
     sources, target = _source_and_target(call.options)
     for path in sources:
         if target is not None and call.place(target)[1] == "null":
@@ -109,8 +106,6 @@ def _land(call: Call, sources: list[str], target: str | None) -> None:
 
 def judge_cp(call: Call) -> str | None:
     """cp, install and ln read sources and write a target."""
-    if is_dry(call, call.row):
-        return None
     options, shell, is_link = call.options, call.shell, call.name in ("ln", "link")
     for program in options.values(*call.row.program.split()):
         call.run([program])
@@ -139,8 +134,6 @@ def judge_cp(call: Call) -> str | None:
 
 def judge_dd(call: Call) -> str | None:
     """dd copies if= to of=."""
-    if is_dry(call, call.row):
-        return None
     given = {
         name: re.sub("^~", call.shell.home, value)
         for name, _, value in (arg.partition("=") for arg in call.args)
@@ -170,8 +163,6 @@ _MADE = names("system elsewhere startup device kernel disk history log")
 
 def judge_touch(call: Call) -> str | None:
     """touch, mkdir, mkfifo, mknod make names."""
-    if is_dry(call, call.row):
-        return None
     words = call.options.operands
     kind = "".join(words[1:2]) if call.name == "mknod" else ""
     for path in words[:1] if call.name == "mknod" else words:
@@ -225,8 +216,6 @@ def _widens(mode: str) -> bool:
 
 def judge_chmod(call: Call) -> str | None:
     """chmod, chown, chgrp, chattr, setfacl change who may use a file."""
-    if is_dry(call, call.row):
-        return None
     options = parse_options(_without_modes(call), call.row.short, call.row.long)
     reference, words, mode = options.value("reference"), options.operands, ""
     if (reference is None and call.name != "setfacl") or call.name == "chattr":

@@ -17,7 +17,7 @@ from hermetic.policy.network import check_sent, host_of, is_local
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_env_file, resolve
 from hermetic.policy.programs.hooks.servers import serve_with
-from hermetic.policy.programs.interpret import judge_by_row, matched
+from hermetic.policy.programs.interpret import is_dry, judge_by_row, matched
 from hermetic.policy.programs.table import TABLE
 from hermetic.policy.tables import names, regex
 
@@ -148,7 +148,7 @@ def _add(call: Call) -> None:
 
 
 def _push(call: Call) -> str | None:
-    if not matched_dry(call):
+    if not is_dry(call, call.row):
         check_sent(call, call.shell.files.get(resolve(_IGNORED_FILE, call.shell), ""))
         if _FORCED in call.shell.git_aliases:
             call.report("rewrite-shared-history", "overwrites history that others share")
@@ -169,11 +169,6 @@ def _check_target(call: Call, target: str) -> None:
             "git-push-elsewhere",
             f"sends the repository to a host it has not named before: {shown(host)}",
         )
-
-
-def matched_dry(call: Call) -> bool:
-    """True when the arguments say that nothing shall happen."""
-    return bool(call.row.dry) and re.search(call.row.dry, " ".join(call.args)) is not None
 
 
 def _config(call: Call) -> str | None:

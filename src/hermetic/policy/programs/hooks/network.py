@@ -14,7 +14,6 @@ from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, UNSET, is_known, li
 from hermetic.policy.network import check_address, check_sent, is_local
 from hermetic.policy.options import Options
 from hermetic.policy.paths import is_env_file, is_secret, resolve
-from hermetic.policy.programs.interpret import is_dry
 from hermetic.policy.tables import names, regex
 
 # Databases that take SQL or another query language by HTTP.
@@ -38,8 +37,6 @@ _MOST_ADDRESSES = 64  # that one argument is followed to
 def judge_http(call: Call) -> str | None:
     """curl, wget, http, aria2c …: options name what is sent, where it goes, and what is read."""
     row, options, words = call.row, call.options, list(call.options.operands)
-    if is_dry(call, row):
-        return None
     for program in options.values(*row.program.split()):
         run_program(call, program, "a hook")
     method = options.value(*row.method.split()) or ""

@@ -11,7 +11,7 @@ from hermetic.policy.dynamic_code import execute, run_code
 from hermetic.policy.marks import LOCAL
 from hermetic.policy.options import parse_options
 from hermetic.policy.paths import resolve
-from hermetic.policy.programs.interpret import is_dry, judge_by_row
+from hermetic.policy.programs.interpret import judge_by_row
 from hermetic.policy.tables import names, regex
 
 _APT_CODE = regex(
@@ -64,7 +64,7 @@ def _scripts(call: Call, verb: str, words: list[str]) -> list[str]:
 
 def judge_apt(call: Call) -> str | None:
     """apt and kin: settings that are shell code."""
-    for setting in () if is_dry(call, call.row) else call.options.values("o", "option"):
+    for setting in call.options.values("o", "option"):
         name, _, value = setting.partition("=")
         if _APT_CODE.search(name):
             run_code(call, value, "apt")

@@ -15,7 +15,7 @@ from hermetic.policy.marks import LOCAL, NET, SECRET, is_known, shown
 from hermetic.policy.network import check_sent, is_remote, leave
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_env_file, is_secret
-from hermetic.policy.programs.interpret import is_dry, judge_by_row, report_first
+from hermetic.policy.programs.interpret import judge_by_row, report_first
 from hermetic.policy.tables import names, regex
 
 _ESCAPE = "container-reaches-host"
@@ -241,8 +241,6 @@ def judge_cloud(call: Call) -> str | None:
     """A platform's command line: its row, commands it runs on its machines, and files that leave
     this one.
     """
-    if is_dry(call, call.row):
-        return None
     _remote_commands(call)
     words = call.options.operands
     printed = judge_by_row(call)
@@ -283,8 +281,6 @@ def judge_kubectl(call: Call) -> str | None:
     """kubectl and kin: its row, descriptions in files, copies to and from containers."""
     if call.args[:1] == ["kubectl"]:  # microk8s kubectl …
         call = call.again([call.argv[0], *call.args[1:]])
-    if is_dry(call, call.row):
-        return None
     words = call.options.operands
     if words[:1] in (["apply"], ["create"], ["replace"]):
         check_manifests(call)
@@ -295,8 +291,6 @@ def judge_kubectl(call: Call) -> str | None:
 
 def judge_ansible(call: Call) -> str | None:
     """ansible runs modules on many machines."""
-    if is_dry(call, call.row):
-        return None
     options = call.options
     module = (options.value("m", "module-name") or "command").rsplit(".", 1)[-1]
     argument = options.value("a", "args") or ""

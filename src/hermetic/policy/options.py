@@ -20,11 +20,7 @@ class Options(msgspec.Struct):
 
     def value(self, *names: str) -> str | None:
         """The last value given to one of the options."""
-        found = None
-        for given, value in self.given:
-            if value is not None and any(_matches(given, name) for name in names):
-                found = value
-        return found
+        return next(reversed(self.values(*names)), None)
 
     def values(self, *names: str) -> list[str]:
         """All values given to the options, in order."""

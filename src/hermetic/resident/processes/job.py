@@ -8,6 +8,7 @@ import fcntl
 import os
 import time
 
+from ..life.fast_stdlib import deque
 from ..limits import COMMAND_SHOWN, FLOOD_PIPE, READS_AT_ONCE, TERMINAL_PIECE
 from ..wire.frames import wire_text
 from .output_log import OutputLog
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 PIPE_BYTES = 65536
 FULL_READS = 4  # consecutive reads that filled the buffer: a sign of a flood
 F_SETPIPE_SZ = 1031
-FLOOD_PIECES = 8  # long pieces one after the other: a sign of a flood of a terminal
+# so many pieces of a terminal within so many seconds, with so many bytes, are a flood
+FLOOD_PIECES, FLOOD_SECONDS, FLOOD_BYTES = 8, 0.1, 4096
 FLOOD_PAUSE, FLOOD_PAUSES = 0.00005, 2  # seconds for it to print more, and how often for one piece
 SHORT_READ = 1024  # bytes: a shorter read of a terminal has emptied it
 
@@ -127,11 +129,14 @@ class TerminalDrain(Drain):
     time than many small ones, here and for every viewer.
     """
 
-    long_pieces = 0  # one after the other
+    def __init__(self, loop: Loop, fd: int, log: OutputLog) -> None:
+        super().__init__(loop, fd, log)
+        # when the newest pieces came, and the length of the log then
+        self.pieces: deque[tuple[float, int]] = deque(maxlen=FLOOD_PIECES)
 
     def read(self, turns: int = READS_AT_ONCE) -> None:
         size, is_over, buffer = 0, False, self.loop.buffer
-        pauses = FLOOD_PAUSES if turns > 1 and self.long_pieces >= FLOOD_PIECES else 0
+        pauses = FLOOD_PAUSES if turns > 1 and self._is_flooded() else 0
         while self.is_open and size < TERMINAL_PIECE:
             try:
                 count = os.readv(self.fd, (buffer[size:],))
@@ -149,13 +154,19 @@ class TerminalDrain(Drain):
             size += count
             if count < SHORT_READ and not pauses:  # the terminal is empty now
                 break
-        self.long_pieces = self.long_pieces + 1 if size >= SHORT_READ else 0
         if size:
             self.log.append(buffer[:size])
+            self.pieces.append((self.log.last, self.log.total))
         if is_over:
             self.close()
         elif self.log.is_held():
             self._pause()
+
+    def _is_flooded(self) -> bool:
+        if len(self.pieces) < FLOOD_PIECES:
+            return False
+        began, total = self.pieces[0]
+        return self.log.last - began < FLOOD_SECONDS and self.log.total - total > FLOOD_BYTES
 
 
 class StartOptions:

@@ -39,6 +39,7 @@ HIDDEN = [
     "echo $'\\c'; rm -rf /usr; echo $'\\c'",
     "x='\\x72\\155'; ${x@E} -rf /usr",
     "x=ls; ${x//*/rm} -rf /usr",
+    "x=zrm; ${x#[a-z]} -rf /usr",
 ]
 
 # What bash accepts.

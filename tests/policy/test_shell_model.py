@@ -203,3 +203,17 @@ def test_the_end_of_a_pipeline_and_a_callback_may_run_in_the_shell_itself(text: 
 )
 def test_what_may_not_have_run_has_not_moved_the_shell_for_certain(text: str) -> None:
     assert label(text) == "dangerous"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x=zrm; ${x#[a-z]} -rf /usr",
+        'x=zrm; ${x//[x-"z"]/} -rf /usr',
+        "r=r; /bin/[$r]m -rf /usr",
+        "r='r]'; /bin/[${r}m -rf /usr",
+    ],
+)
+def test_a_bracket_of_a_pattern_may_be_put_together(text: str) -> None:
+    assert label(text) == "dangerous"
+    assert label("i=1; echo [$i] a[b") == "safe"

@@ -71,10 +71,16 @@ def has_glob(text: str) -> bool:
 
 
 def activate_globs(text: str) -> str:
-    """The same text with glob characters active, as after an unquoted expansion."""
-    if "[" in text and "]" not in text[text.index("[") :]:
-        return text.replace("*", STAR).replace("?", QUESTION)
+    """The same text with glob characters active, as after an unquoted expansion; a bracket may be
+    closed by what follows.
+    """
     return text.translate(_TO_GLOB)
+
+
+def close_globs(text: str) -> str:
+    """The same text without active brackets that nothing closes."""
+    end = text.rfind("]") + 1
+    return text if BRACKET not in text[end:] else text[:end] + text[end:].replace(BRACKET, "[")
 
 
 def literal_globs(text: str) -> str:

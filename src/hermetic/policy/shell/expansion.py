@@ -7,7 +7,16 @@ from functools import lru_cache
 
 from hermetic.policy.budget import CHARACTERS, MAX_TEXT, READ_CHARACTERS, copying, joined, reading
 from hermetic.policy.call import Machine
-from hermetic.policy.marks import NUMBER, STAR, UNSET, activate_globs, is_plain, unknown_like
+from hermetic.policy.marks import (
+    BRACKET,
+    NUMBER,
+    STAR,
+    UNSET,
+    activate_globs,
+    close_globs,
+    is_plain,
+    unknown_like,
+)
 
 from . import parameters
 from .arithmetic import calculate
@@ -19,6 +28,9 @@ MAX_FIELDS = 2_000
 _STEPPED = re.compile(
     r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
 )
+
+
+_SPECIAL = re.compile(r"[]!^-]")
 
 
 class Folder:
@@ -58,15 +70,15 @@ class Folder:
 
     def pattern(self, word: Word) -> str:
         """The word as a pattern: unquoted globs are active marks."""
+        values = [(self._single(piece), piece_quoted(piece)) for piece in word.pieces]
         out: list[str] = []
-        for piece in word.pieces:
-            if isinstance(piece, Lit):
-                out.append(piece.text if piece.quoted else activate_globs(piece.text))
-            else:
-                value = self._single(piece)
-                out.append(value if piece_quoted(piece) else activate_globs(value))
+        for value, quoted in values:
+            # what is special in a bracket and quoted there cannot be written in a folded pattern
+            is_odd = quoted and _SPECIAL.search(value) and any(BRACKET in one for one in out)
+            folded = value if quoted else activate_globs(value)
+            out.append(unknown_like(value) if is_odd else folded)
         self.runner.spend(copying(*out))
-        return joined(out)
+        return close_globs(joined(out))
 
     # --- fields
 
@@ -74,7 +86,7 @@ class Folder:
         self.runner.spend(1)
         pieces = word.pieces
         if len(pieces) == 1 and isinstance(pieces[0], Lit):
-            return [self._tilde_first(word, 0, pieces[0], assignment=False)]
+            return [close_globs(self._tilde_first(word, 0, pieces[0], assignment=False))]
         fields: list[str] = []
         current: str | None = None
         for at, piece in enumerate(pieces):
@@ -96,7 +108,7 @@ class Folder:
             current = self._split_values(values, fields, current)
         if current is not None:
             fields.append(_cap(current))
-        return fields
+        return list(map(close_globs, fields))
 
     def _split_values(
         self, values: list[str], fields: list[str], current: str | None

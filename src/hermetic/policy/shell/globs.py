@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hermetic.policy.marks import BRACKET, QUESTION, STAR, is_known
+from hermetic.policy.marks import BRACKET, QUESTION, STAR, is_known, literal_globs
 from hermetic.policy.tables import names
 
 _MAX_STARS = 8
@@ -16,6 +16,10 @@ _CLASSES = dict(
         r" punct=!-/:-@\[-`{-~"
     )
 )
+
+
+_BRACKET = re.compile(r"([!^]?)(\]?(?:\[:\w+:\]|[^\]])*)\]", re.DOTALL)
+_NAMED = re.compile(r"\[:(\w+):\]")
 
 
 def glob_regex(pattern: str, crosses_slash: bool = True) -> re.Pattern[str] | None:
@@ -34,14 +38,14 @@ def glob_regex(pattern: str, crosses_slash: bool = True) -> re.Pattern[str] | No
         elif char == QUESTION:
             out.append(any_char)
         elif char == BRACKET:
-            end = pattern.find("]", pos + 1)
-            if end < 0:
+            bracket = _BRACKET.match(literal_globs(pattern[pos:]))
+            if bracket is None:
                 out.append(re.escape("["))
                 continue
-            out.append(
-                _bracket(pattern[pos:end]) if "[:" not in pattern[pos:end] else _named(pattern, pos)
-            )
-            pos = end + 1 if "[:" not in pattern[pos:end] else _named_end(pattern, pos)
+            if bracket[2].startswith("]"):
+                return None  # bash reads it in several ways, by where it stands
+            out.append(_set(bracket[1], bracket[2]))
+            pos += bracket.end()
         else:
             out.append(re.escape(char))
     try:
@@ -50,26 +54,13 @@ def glob_regex(pattern: str, crosses_slash: bool = True) -> re.Pattern[str] | No
         return None
 
 
-def _bracket(body: str) -> str:
-    negated = body[:1] in ("!", "^")
-    body = body[1:] if negated else body
-    safe = body.replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^").replace("]", "\\]")
-    return f"[{'^' if negated else ''}{safe}]"
-
-
-def _named_end(pattern: str, pos: int) -> int:
-    end = pattern.find(":]", pos)
-    close = pattern.find("]", end + 2) if end >= 0 else -1
-    return len(pattern) if close < 0 else close + 1
-
-
-def _named(pattern: str, pos: int) -> str:
-    body = pattern[pos : _named_end(pattern, pos) - 1]
-    negated = body[:1] in ("!", "^")
-    names = re.findall(r"\[:(\w+):\]", body)
-    rest = re.sub(r"\[:\w+:\]", "", body[1:] if negated else body)
-    inner = "".join(_CLASSES.get(name, ".") for name in names) + re.escape(rest)
-    return f"[{'^' if negated else ''}{inner}]"
+def _set(negation: str, body: str) -> str:
+    inner = _NAMED.sub("", body)
+    for char in "\\[]^":
+        inner = inner.replace(char, "\\" + char)
+    # a class that has no name here makes the pattern one that cannot be known
+    inner += "".join(_CLASSES.get(name, "z-a") for name in _NAMED.findall(body))
+    return f"[{'^' if negation else ''}{inner}]"
 
 
 def could_match(pattern: str, name: str) -> bool:

@@ -160,6 +160,16 @@ async def test_messages_arrive_however_they_are_cut() -> None:
         (frame(bytes(MOST_FRAME + 1)), 1009),
         (b"\x82\xff" + bytes([255] * 8), 1009),
     ],
+    # a mask is random; without names the workers of one run would collect different tests
+    ids=[
+        "unmasked",
+        "reserved",
+        "no-start",
+        "amid-another",
+        "no-utf-8",
+        "too-long",
+        "too-long-by-length",
+    ],
 )
 async def test_a_violation_of_the_protocol_ends_its_connection_alone(
     sent: bytes, code: int

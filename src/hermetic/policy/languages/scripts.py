@@ -16,7 +16,7 @@ from hermetic.policy.tables import names
 
 from .evaluation import ENVIRONMENT
 from .expressions import TooLarge
-from .other import judge_other, judge_strings, judge_whole
+from .other import judge_database, judge_strings
 from .parser import Reader
 from .statements import TextReader
 from .tokens import Token, TooLong, tokens_of
@@ -54,8 +54,6 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
         return
     if not marks:
         text = text.encode("latin-1", "replace").decode("utf-8", "replace")
-    if judge_other(call, text, language):
-        return
     if depth > MAX_DEPTH:
         call.report(UNKNOWN_COMMAND, f"runs {language} code nested too deeply to be read")
         return
@@ -70,8 +68,9 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
     except (TooLong, TooLarge, RecursionError):
         call.report(UNKNOWN_COMMAND, f"runs {language} code too long to be read")
         return
-    judge_whole(call, text, tokens, language, reader.network)
-    if language not in ("mongo", "redis", "awk"):
+    if language in ("mongo", "redis"):
+        judge_database(call, tokens)
+    elif language != "awk":
         judge_strings(call, tokens, language)
 
 

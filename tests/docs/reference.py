@@ -230,13 +230,16 @@ def _limits() -> Iterator[str]:
 
 
 def limit_rows() -> list[tuple[str, str, str]]:
-    """Name, unit and meaning of every limit, from the lines `NAME = value  # unit: meaning`."""
-    pages = [(ROOT / path).read_text(encoding="utf-8") for path in LIMIT_TABLES]
-    return [
-        row
-        for page in pages
-        for row in re.findall(r"^([A-Z_]+) = .*  # (\w+): (.+)$", page, re.MULTILINE)
-    ]
+    """Name, unit and meaning of every limit: the comment behind its value, or on the line before."""
+    behind = r"^([A-Z_]+) = .*  # (\w+): (.+)$"
+    before = r"^# (\w+): (.+)\n([A-Z_]+) = "
+    rows = []
+    for path in LIMIT_TABLES:
+        page = (ROOT / path).read_text(encoding="utf-8")
+        for found in re.finditer(f"{behind}|{before}", page, re.MULTILINE):
+            name, unit, meaning, unit_before, meaning_before, name_after = found.groups()
+            rows.append((name or name_after, unit or unit_before, meaning or meaning_before))
+    return rows
 
 
 def _text(docstring: str | None) -> Iterator[str]:

@@ -59,6 +59,10 @@ LIGHT = (
     "hermetic.environments",
     "hermetic.environments.catalog",
     "hermetic.environments.options",
+    # of contract.limits: constants
+    "hermetic.resident.limits",
+    "hermetic.resident.wire",
+    "hermetic.resident.wire.frames",
 )
 
 

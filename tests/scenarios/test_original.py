@@ -99,7 +99,7 @@ async def test_a_profile_has_thirty_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert LOGIN == 30
-    monkeypatch.setattr("hermetic.environments.local.LOGIN", 0.3)
+    monkeypatch.setattr("hermetic.environments.options.LOGIN", 0.3)
     (tmp_path / ".bash_profile").write_text("sleep 600\n")
     async with hermetic.open("local", env={"HOME": str(tmp_path)}) as environment:
         result = await environment.run("echo works")

@@ -7,7 +7,7 @@ import math
 import os
 import secrets
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -15,8 +15,14 @@ from hermetic.contract.environment import NewEnvironment, ResidentConfig
 from hermetic.contract.errors import ConfigError
 from hermetic.contract.limits import LEASE, LOGIN, UNATTENDED
 from hermetic.contract.variables import fault_of, is_text
-from hermetic.environments.child_environment import child_environment
-from hermetic.environments.profile import SelectedProfile, select_profile
+from hermetic.resident.lazy import Lazy
+
+if TYPE_CHECKING:
+    from hermetic.environments import child_environment
+    from hermetic.environments import profile as profiles
+else:  # the event loop of a first call imports this module
+    child_environment = Lazy("hermetic.environments.child_environment")
+    profiles = Lazy("hermetic.environments.profile")
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -53,9 +59,9 @@ class ProfileOptions(RuntimeOptions, frozen=True, kw_only=True):
     setup: str | None = None  # shell text that a new environment runs first, in its own shell
 
     @property
-    def selected_profile(self) -> SelectedProfile:
+    def selected_profile(self) -> "profiles.SelectedProfile":
         """The profile, once the options are read."""
-        return SelectedProfile(self.profile, self.credential_files)
+        return profiles.SelectedProfile(self.profile, self.credential_files)
 
 
 def new_resident_id(id: str) -> str:
@@ -104,7 +110,7 @@ def resident_config(options: Options, new: NewEnvironment, **fields: Any) -> Res
         "directory": "",
         "spool": None,
         "cwd": getattr(options, "cwd", None),
-        "environ": child_environment({}, extra=options.env),
+        "environ": child_environment.child_environment({}, extra=options.env),
         "inherit": True,
         "guardian": True,
         "lease": options.lease,
@@ -166,7 +172,7 @@ def _resolved(chosen: Any) -> dict[str, Any]:
         if fault := fault_of(found["env"]):
             raise ConfigError(fault, setting="env")
     if isinstance(chosen, ProfileOptions):
-        selected = select_profile(chosen.profile, chosen.credential_files)
+        selected = profiles.select_profile(chosen.profile, chosen.credential_files)
         found["profile"], found["credential_files"] = selected
     if hasattr(chosen, "sync"):
         found["sync"] = synced_directories(chosen.sync)

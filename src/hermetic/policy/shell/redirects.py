@@ -8,10 +8,10 @@ from hermetic.policy import effects
 from hermetic.policy.budget import joined
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import EXHAUSTION
-from hermetic.policy.languages.sql import check_commands
 from hermetic.policy.marks import ENDLESS, INPUT, NET, SECRET, TOKEN, shown
 from hermetic.policy.network import EXFIL
 from hermetic.policy.paths import classify, resolve
+from hermetic.policy.programs.texts import judge_patterns
 
 from .expansion import Folder
 from .syntax import Redirect
@@ -123,7 +123,7 @@ def deliver(target: str, output: str, call: Call) -> None:
     """Judge and record output that a redirection sends to a file or to another machine."""
     full = resolve(target, call.shell)
     if classify(full, call.shell) == "network":
-        check_commands(call, output)
+        judge_patterns(call, output, "connection")
         if any(mark in output for mark in (SECRET, TOKEN)):
             call.report(EXFIL, f"sends credentials to another machine: {shown(target)}")
     elif full in call.shell.files:

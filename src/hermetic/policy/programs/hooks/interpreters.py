@@ -10,7 +10,7 @@ from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import DYNAMIC_CODE, REMOTE_CODE, execute, run_code, run_program
 from hermetic.policy.effects import read, write
 from hermetic.policy.languages.scripts import judge_code
-from hermetic.policy.languages.sql import built_destruction, destruction, expand, printed
+from hermetic.policy.languages.sql import destruction, expand, printed
 from hermetic.policy.marks import DECODED, LOCAL, NET, SECRET, UNSET, is_known, is_plain, marks_in
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.hooks.servers import serve_with
@@ -243,7 +243,7 @@ def judge_sql(call: Call) -> str | None:
 
 
 def _statements(call: Call, text: str, *, local: bool) -> None:
-    if reason := destruction(text) or built_destruction(text):
+    if reason := destruction(text):
         call.report("sql-local" if local else "sql-destroys", reason)
     judge_patterns(call, text, "sql")
 

@@ -9,11 +9,12 @@ import re
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import run_code, run_program
 from hermetic.policy.effects import read, write
-from hermetic.policy.languages.sql import check_commands, destruction
+from hermetic.policy.languages.sql import destruction
 from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, UNSET, is_known, literal_globs, shown
 from hermetic.policy.network import check_address, check_sent, is_local
 from hermetic.policy.options import Options
 from hermetic.policy.paths import is_env_file, is_secret, resolve
+from hermetic.policy.programs.texts import judge_patterns
 from hermetic.policy.tables import names, regex
 
 # Databases that take SQL or another query language by HTTP.
@@ -206,7 +207,7 @@ def judge_nc(call: Call) -> str | None:
         return NET
     if options.has("z"):
         return LOCAL
-    check_commands(call, call.stdin)
+    judge_patterns(call, call.stdin or "", "connection")
     check_engine(call, *words)
     listens, local = options.has("l", "listen"), bool(words) and is_local(words[0])
     if words and options.has("U", "unixsock"):
@@ -230,7 +231,7 @@ def judge_socat(call: Call) -> str | None:
     )
     away = networked and not re.search(r"localhost|127\.0\.0\.1", text)
     check_engine(call, *words)
-    check_commands(call, stdin)
+    judge_patterns(call, stdin or "", "connection")
     for word in words:
         kind, _, rest = word.partition(":")
         kind, path = kind.lower(), rest.split(",")[0]

@@ -6,7 +6,9 @@ import asyncio
 import importlib.util
 import os
 import subprocess
+from collections.abc import Awaitable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +16,11 @@ import hermetic
 from hermetic.contract.errors import ConfigError, NotInstalled
 from hermetic.fleet.ray import RayBackend, RayFleet
 from hermetic.fleet.ray import host as hosts
-from hermetic.fleet.ray.host import Host
+from hermetic.fleet.ray.cluster import Node
+from hermetic.fleet.ray.host import Host, HostState
 from tests.clouds.vendors import installed
+from tests.environments.engines import PODMAN, ask, need_engine
+from tests.programs import need_variable
 
 CASES = Path(__file__).with_name("ray_cases.py")
 
@@ -75,3 +80,82 @@ async def test_a_stream_by_calls_ends_when_its_caller_makes_none(
     assert not await host.push(left, b"x")
     await host.drop(kept)
     assert await host.end("name")
+
+
+@pytest.mark.parametrize("engine", ["docker", PODMAN])
+async def test_a_host_knows_the_images_of_its_engine(engine: str) -> None:
+    need_engine(engine)
+    host, image = Host("node", "127.0.0.1", 4), f"hermetic-test-placed-{os.getpid()}"
+    assert await host.state(engine, {"image": image}) == HostState(free=4, has_image=False)
+    ask(engine, ["tag", need_variable("IMAGE_SCRATCH"), image])
+    try:
+        assert not (await host.state(engine, {"image": image})).has_image  # by the last look
+        assert (await Host("node", "127.0.0.1", 4).state(engine, {"image": image})).has_image
+        record, problem = await host.open("name", engine, {"image": image}, b"t" * 32)
+        assert record is not None, problem
+        assert await host.state(engine, {"image": image}) == HostState(free=3, has_image=True)
+        assert await host.end("name")
+    finally:
+        ask(engine, ["rmi", image])
+
+
+async def test_a_host_knows_the_images_that_apptainer_need_not_build() -> None:
+    host = Host("node", "127.0.0.1", 4)
+    for image, is_there in (
+        (need_variable("IMAGE_SCRATCH_SIF"), True),
+        (need_variable("IMAGE_SCRATCH_TAR") + ".none", False),
+        ("docker://none", False),
+    ):
+        assert (await host.state("apptainer", {"image": image})).has_image is is_there
+
+
+class Actor:
+    """A host as Ray shows it, with this state."""
+
+    def __init__(self, state: HostState) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self._state, self.state = state, self
+
+    async def remote(self, *arguments: Any) -> HostState:
+        """The call of its only method."""
+        self.asked.append(arguments)
+        return self._state
+
+
+class Actors:
+    """A cluster of such hosts, by the ids of their nodes."""
+
+    def __init__(self, **states: HostState) -> None:
+        self.actors = {id: Actor(state) for id, state in states.items()}
+
+    async def nodes(self) -> list[Node]:
+        """As a cluster of Ray."""
+        return [Node(id, "127.0.0.1", 8) for id in self.actors]
+
+    async def host(self, node: Node) -> Actor:
+        """As a cluster of Ray."""
+        return self.actors[node.id]
+
+    async def ask(self, what: Awaitable[HostState]) -> HostState:
+        """As a cluster of Ray."""
+        return await what
+
+
+async def test_an_environment_goes_to_a_node_that_has_its_image_then_to_one_with_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    actors = Actors(
+        full=HostState(0, True),
+        has=HostState(1, True),
+        much=HostState(8, False),
+        some=HostState(2, False),
+    )
+    backend = RayBackend({"inside": "docker", "options": {"image": "x"}})
+    monkeypatch.setattr(backend, "_cluster", actors)
+    orders = [[node.id for node, _ in await backend._hosts()] for _ in range(200)]
+    assert {order[0] for order in orders} == {"has"}
+    assert {frozenset(order[1:]) for order in orders} == {frozenset(("much", "some"))}
+    # by chance, weighed by room: callers at the same moment spread
+    assert 100 < sum(order[1] == "much" for order in orders) < 200
+    asked = [question for actor in actors.actors.values() for question in actor.asked]
+    assert all((kind, options["image"]) == ("docker", "x") for kind, options in asked)

@@ -142,7 +142,8 @@ class Backend(Protocol):
     collect(cls, root: str, abandoned: Abandoned) -> list[str]`, a classmethod: takes away the
     places of this kind that were made for the runtime directory `root` and are abandoned; names
     what it took away. `async def disk_bytes(self, record: EnvironmentRecord) -> int`: what a living
-    place of its takes on a disk.
+    place of its takes on a disk. `async def has_image(self) -> bool`: whether this machine has the
+    image already, so that a start need not fetch it.
     """
 
     kind: str

@@ -39,6 +39,7 @@ from hermetic.environments.containers.sif import (
     NO_NETWORK,
     SEPARATE,
     find_sif,
+    has_sif,
     whole_name,
 )
 from hermetic.environments.isolation.seccomp import bpf
@@ -333,6 +334,10 @@ class Apptainer(SocketBackend):
             advice = "install squashfuse and fuse-overlayfs, allow /dev/fuse; else images are unpacked at each start"
             return Finding(state="weak", found=found.found, advice=advice)
         return found
+
+    async def has_image(self) -> bool:
+        """Whether the image need not be built. Raises ConfigError."""
+        return await asyncio.to_thread(has_sif, self.chosen.image)
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the process on this host that the container ends with has ended."""

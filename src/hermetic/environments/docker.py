@@ -185,6 +185,10 @@ class Docker(SocketBackend):
             state: State = "stalled" if isinstance(error, FileNotFoundError) else "broken"
             raise Unreachable(str(error), environment=record.id, state=state) from error
 
+    async def has_image(self) -> bool:
+        """Whether the engine need not pull the image. Raises EnvironmentUnavailable."""
+        return bool(await find_client(self.kind).image_id(self.chosen.image))
+
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the container has ended. Raises Unreachable when the engine does not answer."""
         return (

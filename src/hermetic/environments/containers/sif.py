@@ -65,16 +65,24 @@ async def find_sif(program: str, image: str) -> str:
     source = await asyncio.to_thread(_source, image)
     if source is None:
         return image
-    sif = (
-        image_cache()
-        / f"{_readable(image)}-{hashlib.sha256(source.content.encode()).hexdigest()[:16]}.sif"
-    )
+    sif = _built_at(image, source)
     if not _is_there(sif):
         log.info("%s is not built yet; building it, or waiting for who does", image)
         async with locked(sif.with_suffix(".lock")) as lock:
             if not _is_there(sif):
                 await _build(program, source.address, sif, lock)
     return str(sif)
+
+
+def has_sif(image: str) -> bool:
+    """Whether the image can be started without building it. Raises ConfigError."""
+    source = _source(image)
+    return source is None or _is_there(_built_at(image, source))
+
+
+def _built_at(image: str, source: ImageSource) -> Path:
+    digest = hashlib.sha256(source.content.encode()).hexdigest()[:16]
+    return image_cache() / f"{_readable(image)}-{digest}.sif"
 
 
 def _is_there(path: Path) -> bool:

@@ -127,21 +127,19 @@ class RayBackend:
         """
         nodes = await self._cluster.nodes()
         states = await asyncio.gather(*map(self._state, nodes))
-        image = str(self.chosen.options.get("image", ""))
         found = [
             (node, state)
             for node, state in zip(nodes, states, strict=True)
             if state is not None and state.free
         ]
         # Weighed by chance: callers that look at the same moment do not all take the same node.
-        return sorted(
-            found, key=lambda one: (image not in one[1].images, -one[1].free * random.random())
-        )
+        return sorted(found, key=lambda one: (not one[1].has_image, -one[1].free * random.random()))
 
     async def _state(self, node: Node) -> HostState | None:
         with contextlib.suppress(Unreachable):
             host = await self._cluster.host(node)
-            return HostState(*await self._cluster.ask(host.state.remote()))
+            asked = host.state.remote(self.chosen.inside, self._inner_options())
+            return HostState(*await self._cluster.ask(asked))
         return None
 
     async def _start_on(self, node: Node, name: str, token: bytes) -> Started | None:

@@ -28,13 +28,14 @@ TICKET_BYTES = 32
 TICKET_SECONDS = 30.0  # for which a ticket is good, once
 PIECE = 1 << 16  # bytes of one read
 PULL_SECONDS = 10.0  # that a call waits for bytes
+IMAGE_SECONDS = 60.0  # for which a look for an image counts
 
 
 class HostState(NamedTuple):
     """What a caller needs to choose a host."""
 
     free: int
-    images: frozenset[str]  # of environments that ran there
+    has_image: bool  # so that an opening does not fetch it
 
 
 class Host:
@@ -47,21 +48,33 @@ class Host:
         self._prefix = f"ray.{node}."
         self._address, self._units = address, units
         self._opening: set[str] = set()
-        self._images: set[str] = set()
+        self._images: dict[tuple[str, str], tuple[bool, float]] = {}  # there or not, until when
         self._tickets: dict[bytes, tuple[str, float]] = {}
         self.streams: dict[str, tuple[socket.socket, asyncio.TimerHandle]] = {}
         self._server: asyncio.Server | None = None
         self._starting = asyncio.Lock()
 
     # -- environments
-    async def state(self) -> HostState:
-        """Free units, and images that were used here."""
-        records = self._records()
-        self._images.update(
-            str(record.options["image"]) for record in records if record.options.get("image")
-        )
-        names = {record.task for record in records} | self._opening
-        return HostState(max(0, self._units - len(names)), frozenset(self._images))
+    async def state(self, kind: str, options: Mapping[str, Any]) -> HostState:
+        """Free units, and whether the image of these options is here."""
+        return HostState(self._free(), await self._has_image(kind, options))
+
+    def _free(self) -> int:
+        names = {record.task for record in self._records()} | self._opening
+        return max(0, self._units - len(names))
+
+    async def _has_image(self, kind: str, options: Mapping[str, Any]) -> bool:
+        image, now = str(options.get("image", "")), time.monotonic()
+        if (known := self._images.get((kind, image))) is not None and known[1] > now:
+            return known[0]
+        found = False
+        # what is wrong with the engine is said by an opening
+        with contextlib.suppress(ExecutionError):
+            backend: Any = catalog.find(kind)(options)
+            found = hasattr(backend, "has_image") and await backend.has_image()
+        self._images = {key: seen for key, seen in self._images.items() if seen[1] > now}
+        self._images[kind, image] = found, now + IMAGE_SECONDS
+        return found
 
     async def open(
         self, name: str, kind: str, options: Mapping[str, Any], token: bytes
@@ -69,7 +82,7 @@ class Host:
         """Opens an environment, or finds the one of an earlier call; its record, or None and what
         is wrong.
         """
-        if (await self.state()).free <= 0:
+        if not self._free():
             return None, "full"
         task = self._prefix + name
         self._opening.add(task)
@@ -85,6 +98,7 @@ class Host:
             return None, str(error)
         finally:
             self._opening.discard(task)
+        self._images.pop((kind, str(options.get("image", ""))), None)  # it may have been fetched
         return msgspec.to_builtins(record, builtin_types=(bytes,)), ""
 
     async def is_living(self, name: str) -> bool:

@@ -24,6 +24,7 @@ from hermetic.environments.runtime import choice, store
 from hermetic.environments.runtime.choice import Mount, RuntimeChoice
 from hermetic.link.archive import NO_PYTHON_CODE
 from hermetic.registry.records import is_id, runtime_root
+from tests.boxes import opened_in
 from tests.environments.apptainers import Apptainers, write_docker_archive
 from tests.environments.engines import ENGINES, ask, both_engines, containers, need_engine, ours
 from tests.programs import need, need_variable
@@ -124,6 +125,86 @@ async def test_terminals_scripts_files_and_trees_work_there(engine: str) -> None
         assert isinstance(ended.ending, hermetic.TimedOut)
         left = "for p in /proc/[0-9]*/cmdline; do read -rd '' line <$p; [ \"$line\" = busybox ] && echo $p; done"
         assert (await env.run(left)).output == ""
+
+
+HTTPS = """\
+import http.server, ssl, threading, urllib.error, urllib.request
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"verified")
+
+    def log_message(self, *words):
+        pass
+
+server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+own.load_cert_chain("/server.pem")
+server.socket = own.wrap_socket(server.socket, server_side=True)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+try:
+    print(urllib.request.urlopen(f"https://127.0.0.1:{server.server_port}").read().decode())
+except urllib.error.URLError as error:
+    print(error.reason.reason)
+"""
+
+
+def make_certificate(server: Path, kept: Path) -> None:
+    """A key and a certificate of this machine in one file, and the certificate in another."""
+    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    words += ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    kept.parent.mkdir(parents=True)
+    words += ["-keyout", str(server), "-out", str(kept)]
+    subprocess.run([need("openssl"), *words], check=True, capture_output=True)
+    server.write_text(server.read_text() + kept.read_text())
+
+
+@pytest.mark.parametrize(
+    ("kept_at", "answer"),
+    [
+        ("etc/pki/tls/certs/ca-bundle.crt", "verified"),  # Fedora
+        ("etc/ssl/cert.pem", "verified"),  # Alpine
+        ("etc/elsewhere.pem", "CERTIFICATE_VERIFY_FAILED"),
+    ],
+)
+async def test_a_script_verifies_a_server_by_the_certificates_of_the_image(
+    kept_at: str, answer: str, tmp_path: Path
+) -> None:
+    need_engine("docker")
+    make_certificate(tmp_path / "server.pem", tmp_path / kept_at)
+    with changed_image("docker", "IMAGE_SCRATCH", {"A": "b"}, tmp_path) as image:
+        async with opened_in("docker", {"image": image, "cwd": "/tmp"}) as box:
+            said = await box.call("execute_code", code=HTTPS)
+            assert (said["status"], said["output"]) == ("success", f"{answer}\n"), said
+
+
+async def test_a_virtual_environment_of_a_python_without_ctypes_is_the_images_own(
+    engine: str, tmp_path: Path
+) -> None:
+    """The resident runs on the portable Python, and commands and scripts on that of the image."""
+    own = tmp_path / "project/.venv/bin"
+    own.mkdir(parents=True)
+    (own / "python3").symlink_to("/usr/bin/python3")
+    (own.parent / "pyvenv.cfg").write_text(
+        "home = /usr/bin\ninclude-system-site-packages = false\n"
+    )
+    path = "/project/.venv/bin:/usr/bin:/bin"
+    with changed_image(engine, "IMAGE_MINIMAL", {"PATH": path}, tmp_path) as image:
+        async with opened_in(engine, {"image": image, "cwd": "/project"}) as box:
+            async with box.toolbox.fleet.use("t") as environment:
+                info = await environment.info()
+                assert (info.runtime, info.weak) == ("portable python", ())
+            code = "import sys; print(sys.executable, sys.prefix)"
+            said = await box.terminal(f"command -v python3; .venv/bin/python3 -c '{code}'")
+            own_python = "/project/.venv/bin/python3"
+            assert said["output"].split() == [own_python, own_python, "/project/.venv"]
+            script = (
+                f"from hermetic_tools import terminal\n{code}\nprint(terminal('echo on')['output'])"
+            )
+            answer = await box.call("execute_code", code=script)
+            assert answer["output"].split() == [own_python, "/project/.venv", "on"], answer
 
 
 async def test_a_python_without_ctypes_is_used_where_nothing_better_can_be_had(

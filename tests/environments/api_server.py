@@ -16,6 +16,7 @@ import json
 import socket
 import sys
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -46,14 +47,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # SandboxWarmPools by name, with the image of their template; None: no agent-sandbox
     pools: dict[str, str] | None = None
     binding: float = 0.05  # seconds until the controller gives a pod to a claim
+    # how many requests of each kind are put off, as by a server that has too many
+    puts_off: int = 0
 
 
 class Failure(Exception):
     """An answer of the API server that is no success."""
 
-    def __init__(self, code: int, reason: str, message: str) -> None:
+    def __init__(self, code: int, reason: str, message: str, **headers: str) -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.headers = code, headers
         self.body = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -175,6 +178,7 @@ class ApiServer:
         self._objects = Objects(root)
         self._running: dict[str, RunningPod] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._requests: Counter[tuple[object, ...]] = Counter()
         for name in settings.pools or ():
             metadata = {"name": name, "uid": name}
             path = self._path(f"apis/{CLAIMS}/v1beta1", "default", "sandboxwarmpools", name)
@@ -199,7 +203,18 @@ class ApiServer:
 
     async def _refused(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, Failure)
-        return JSONResponse(error.body, error.code)
+        return self._answer(error)
+
+    @staticmethod
+    def _answer(error: Failure) -> Response:
+        return JSONResponse(error.body, error.code, error.headers)
+
+    def _admit_request(self, *kind: object) -> None:
+        """Raises Failure for a request that is to be made again."""
+        self._requests[kind] += 1
+        if self._requests[kind] <= self._settings.puts_off:
+            text = "Too many requests, please try again later."
+            raise Failure(429, "TooManyRequests", text, **{"Retry-After": "0"})
 
     async def node(self, request: Request) -> Response:
         """A node that is ready."""
@@ -216,6 +231,7 @@ class ApiServer:
         path = request.url.path
         self._check_served(path)
         query = request.query_params
+        self._admit_request(request.method, request.path_params["kind"], "watch" in query)
         if request.method == "GET" and "watch" in query:
             name = query["fieldSelector"].partition("=")[2]
             events = self._objects.watch(path, name, int(query["resourceVersion"]))
@@ -267,6 +283,7 @@ class ApiServer:
         """Reads, changes or deletes an object."""
         path = request.url.path
         self._check_served(path)
+        self._admit_request(request.method, request.path_params["kind"])
         found = self._objects.get(path)
         if request.method == "PATCH":
             change = await request.json()
@@ -323,10 +340,12 @@ class ApiServer:
         running = self._running.get(path)
         offered = websocket.scope["subprotocols"]
         chosen = next((one for one in self._settings.protocols if one in offered), None)
-        if running is None or chosen is None or running.main is None:
-            await websocket.send_denial_response(
-                JSONResponse(Failure(404, "NotFound", "pod not found").body, 404)
-            )
+        try:
+            if running is None or chosen is None or running.main is None:
+                raise Failure(404, "NotFound", "pod not found")
+            self._admit_request(action)
+        except Failure as error:
+            await websocket.send_denial_response(self._answer(error))
             return
         await websocket.accept(subprotocol=chosen)
         query = websocket.query_params

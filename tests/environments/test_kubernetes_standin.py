@@ -75,6 +75,16 @@ async def test_the_input_of_an_exec_ends_with_its_connection(
         await until((tmp_path / "ended").exists)
 
 
+async def test_requests_that_a_busy_server_puts_off_are_made_again(tmp_path: Path) -> None:
+    with standin(tmp_path, puts_off=2) as server:
+        given: dict[str, Any] = {**server.options, "image": "x", "pool": 1}
+        async with hermetic.open("kubernetes", **given) as environment:
+            assert (await environment.run("echo on")).output == "on\n"
+        async with connected(str(server.kubeconfig), None, None) as cluster:
+            (waiting,) = server.objects("pods")
+            await cluster.request("DELETE", cluster.path("pods", waiting["metadata"]["name"]))
+
+
 async def test_a_runtime_class_is_a_request_to_the_cluster(tmp_path: Path) -> None:
     with standin(tmp_path, runtime_classes=["gvisor"]) as server:
         given = {**server.options, "image": "x"}

@@ -8,18 +8,20 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from hermetic.contract.errors import ConfigError
 
+R = TypeVar("R")
 Object = dict[str, Any]  # of the API
 
 ANSWER_SECONDS = 30.0  # for one request
 WATCH_SECONDS = 30  # of one watch, which is then begun anew
 PING_SECONDS = 20.0  # between two pings of a websocket, and for their answer
 RETRIES = 5  # of a request that the server puts off
+BUSY_SECONDS = 1.0  # between two of them, unless the server says another time
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")  # only the first can end a process's input
 MOST_MESSAGE = 1 << 22  # bytes of one message of a server
 MOST_ERRORS = 4000  # bytes of error output that are kept
@@ -30,9 +32,10 @@ CLOSING_SECONDS = 5.0
 class ApiFailure(Exception):
     """The API server refused a request, or could not do it."""
 
-    def __init__(self, code: int, reason: str, message: str) -> None:
+    def __init__(self, code: int, reason: str, message: str, wait: float = 0.0) -> None:
         super().__init__(message or reason or f"status {code}")
         self.code, self.reason = code, reason
+        self.wait = wait  # seconds after which a server that is busy wants to be asked again
 
     @property
     def is_refusal(self) -> bool:
@@ -94,11 +97,29 @@ async def _with_body(response: Any) -> None:
 
 
 def _failure(response: Any) -> ApiFailure:
+    after = response.headers.get("Retry-After", "")
+    wait = min(float(after), ANSWER_SECONDS) if after.isdigit() else BUSY_SECONDS
     try:
         status = response.json()
-        return ApiFailure(response.status_code, status.get("reason", ""), status.get("message", ""))
+        reason, message = status.get("reason", ""), status.get("message", "")
     except (ValueError, AttributeError):
-        return ApiFailure(response.status_code, response.reason_phrase, response.text[:MOST_ERRORS])
+        reason, message = response.reason_phrase, response.text[:MOST_ERRORS]
+    return ApiFailure(response.status_code, reason, message, wait)
+
+
+async def _patiently(ask: Callable[[], Awaitable[R]]) -> R:
+    """The answer of a request, which is made again where the server puts it off.
+
+    Raises ApiFailure.
+    """
+    for _ in range(RETRIES):
+        try:
+            return await ask()
+        except ApiFailure as error:
+            if error.code != 429:
+                raise
+            await asyncio.sleep(error.wait)
+    return await ask()
 
 
 class Deleted(Exception):
@@ -127,30 +148,35 @@ class Cluster:
         *,
         params: Mapping[str, Any] | None = None,
     ) -> Object:
-        """The object that is answered. Where the server asks to wait, the request is repeated."""
+        """The object that is answered."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         content = None if body is None else json.dumps(body).encode()
-        for left in reversed(range(RETRIES)):
+
+        async def ask() -> Object:
             response = await self._client.request(
                 method, path, params=params, content=content, headers={"Content-Type": kind}
             )
-            wait = response.headers.get("Retry-After", "")
-            if response.status_code != 429 or not left:
-                break
-            await asyncio.sleep(min(float(wait) if wait.isdigit() else 1.0, ANSWER_SECONDS))
-        if response.status_code >= 400:
-            raise _failure(response)
-        answer: Object = response.json()
-        return answer
+            if response.status_code >= 400:
+                raise _failure(response)
+            answer: Object = response.json()
+            return answer
+
+        return await _patiently(ask)
 
     async def changed(self, path: str, object: Object) -> Object:
         """The next state of an object of a list; after a while, the present one. Raises Deleted."""
         name, version = object["metadata"]["name"], object["metadata"]["resourceVersion"]
-        async with contextlib.aclosing(self._watch(path, name, version)) as events:
-            async for event, found in events:
-                if event == "DELETED":
-                    raise Deleted(f"{name} was deleted")
-                return found
+
+        async def ask() -> Object | None:
+            async with contextlib.aclosing(self._watch(path, name, version)) as events:
+                async for event, found in events:
+                    if event == "DELETED":
+                        raise Deleted(f"{name} was deleted")
+                    return found
+            return None
+
+        if (seen := await _patiently(ask)) is not None:
+            return seen
         try:
             return await self.request("GET", f"{path}/{name}")
         except ApiFailure as error:
@@ -192,9 +218,14 @@ class Cluster:
         """Runs a program in a container (`exec`), or joins its main process (`attach`)."""
         params = [("container", container), ("stdout", "true"), ("stderr", "true")]
         params += [("stdin", "true")] * with_input + [("command", word) for word in words]
-        stream = PodStream()
-        await stream.open(self._client, self.path("pods", pod, action, namespace=namespace), params)
-        return stream
+        path = self.path("pods", pod, action, namespace=namespace)
+
+        async def ask() -> PodStream:
+            stream = PodStream()
+            await stream.open(self._client, path, params)
+            return stream
+
+        return await _patiently(ask)
 
 
 class PodStream:

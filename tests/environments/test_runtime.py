@@ -10,9 +10,7 @@ import shutil
 import struct
 import subprocess
 import sys
-import sysconfig
 import tarfile
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -33,18 +31,10 @@ from hermetic.registry import file_lock
 from hermetic.registry.private import spool_base
 from hermetic.registry.records import Records, runtime_root
 from hermetic.tools.files.access import write_bounds
-from tests.environments.ordinary_user import PACKAGES, OrdinaryUser
 from tests.environments.sandboxes import sandbox
 from tests.programs import need, need_root, unavailable
 
 WHOLE_BYTES, LEAN_BYTES = 14_000_000, 6_000_000  # of the archives
-
-BUILD = """
-import asyncio
-from hermetic.environments.runtime import store
-runtime = asyncio.run(store.portable(lean=True))
-print(runtime.directory, runtime.version)
-"""
 
 
 @pytest.fixture
@@ -561,69 +551,3 @@ async def test_garbage_collection_removes_an_unused_runtime(cache: Path) -> None
     os.utime(cache / f"{runtime.digest}.used", (long_ago, long_ago))
     removed = await garbage.collect(Records(runtime_root()))
     assert Removed(what="runtime", name=runtime.directory) in removed
-
-
-def standalone() -> list[str]:
-    """Standalone builds of Python on this machine, of our version, where uv and others put them."""
-    version = f"3.{sys.version_info.minor}"
-    patterns = (
-        f".local/share/uv/python/cpython-{version}*/bin/python{version}",
-        f".local/share/*/cpython-{version}*/bin/python{version}",
-    )
-    return [str(path) for pattern in patterns for path in Path.home().glob(pattern)]
-
-
-@pytest.mark.parametrize("python", ["moved", *standalone()])
-def test_one_is_built_from_a_python_that_lies_anywhere(python: str, tmp_path: Path) -> None:
-    """As that of a standalone build, which finds its standard library beside itself."""
-    version = f"python3.{sys.version_info.minor}"
-    if python == "moved":
-        (tmp_path / "own/bin").mkdir(parents=True)
-        shutil.copy(build.source_files()[0], tmp_path / "own/bin/python3")
-        left_out = shutil.ignore_patterns(
-            "test", "tests", "site-packages", "dist-packages", "__pycache__", "config-*"
-        )
-        source = sysconfig.get_path("stdlib")
-        shutil.copytree(
-            source, tmp_path / "own" / sys.platlibdir / version, ignore=left_out, symlinks=False
-        )
-        python = str(tmp_path / "own/bin/python3")
-    for package in PACKAGES:
-        shutil.copytree(
-            package,
-            tmp_path / "packages" / package.name,
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
-    environ = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(tmp_path / "packages"),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }
-    done = subprocess.run(
-        [python, "-c", BUILD], env=environ, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    runtime = asyncio.run(store.runtime_at(done.stdout.split()[0]))
-    code = "import json, sys; print(sys.prefix)"
-    assert (
-        inside(runtime, tmp_path / "root", runtime.python, "-I", "-S", "-c", code)
-        == "/.hermetic/python"
-    )
-
-
-def test_an_ordinary_user_builds_one_from_a_system_python(tmp_path: Path) -> None:
-    """Also from Debian's python3 where the user may not run ours."""
-    need_root("only root becomes another user")
-    home = Path(tempfile.mkdtemp(prefix="hm-user-", dir="/tmp"))
-    try:
-        user = OrdinaryUser("nobody", home)
-        home.chmod(0o755)
-        directory, version = user.run(BUILD).split()
-        assert version.startswith(f"{sys.version_info.major}.{sys.version_info.minor}.")
-        runtime = asyncio.run(store.runtime_at(directory))
-        assert (
-            inside(runtime, tmp_path, runtime.bash, "-c", f"{runtime.python} -I -S -c 'print(7)'")
-            == "7"
-        )
-    finally:
-        shutil.rmtree(home)

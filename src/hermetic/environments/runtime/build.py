@@ -43,16 +43,17 @@ encodings.latin_1 encodings.utf_8 enum errno fcntl fnmatch functools gc glob has
 math operator os pathlib pickle pty random re resource select selectors shlex shutil signal socket stat string
 struct subprocess tarfile tempfile termios textwrap threading time traceback tty types typing weakref zlib
 """
-# Prints the files of modules. OpenSSL is the largest library by far; hashlib has digests of its
-# own.
+# Prints the files of modules. OpenSSL is the largest library by far; hashlib has digests of its own.
+# A module may put another one in its place, as collections.abc does: the file of its name counts too.
 CLOSURE = """\
-import sys
+import os, sys
 sys.modules.update(dict.fromkeys(("_hashlib", "_ssl", "ssl", "_bz2", "_lzma")))
 for name in sys.argv[1:]:
     __import__(name)
-for module in list(sys.modules.values()):
+for name, module in list(sys.modules.items()):
     if getattr(module, "__file__", None):
         print(module.__file__)
+        print(os.path.join(os.path.dirname(os.__file__), *name.split(".")) + ".py")
 """
 # Appended to ssl.py: images keep their certificates at other paths than the host's OpenSSL looks
 # at.

@@ -5,18 +5,21 @@ import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hermetic.contract.approval import Guard, Judged
 from hermetic.contract.command import Result
+from hermetic.contract.edits import Oversight, Patched
 from hermetic.contract.endings import Ending, Lost, Signalled, Yielded
 from hermetic.contract.environment import SessionState
 from hermetic.contract.errors import InvalidArgument
+from hermetic.contract.files import Bounds
 from hermetic.contract.limits import FRAME_BODY, INLINE_INPUT, INLINE_OUTPUT, RETURNED_OUTPUT
 from hermetic.link import answers
 from hermetic.link.calls import Call, Interruption
 from hermetic.link.failures import ResidentGone, Stalled
 from hermetic.link.link import ENDED_BY_US, Link
+from hermetic.resident.lazy import Lazy
 from hermetic.session.arguments import (
     check_callback,
     check_count,
@@ -28,11 +31,15 @@ from hermetic.session.arguments import (
     encode_path,
 )
 from hermetic.session.blobs import cut, with_blob
-from hermetic.session.file_methods import FileMethods
-from hermetic.session.files import Files
+from hermetic.session.files import FileMethods, Files
 from hermetic.session.judged import Stale, judged_again, stale_or
 from hermetic.session.output import Excerpt, LiveOutput, Takers, gather
 from hermetic.session.process import Process
+
+if TYPE_CHECKING:
+    from hermetic.session import patching
+else:
+    patching = Lazy("hermetic.session.patching")  # most callers edit nothing
 
 R = TypeVar("R")
 
@@ -221,6 +228,34 @@ class Session(FileMethods):
         """The process with this id. Raises UnknownProcess."""
         said, _ = await self._link.ask("status", answers.described, process=check_id(id))
         return Process(self._link, said.process, self._guard)
+
+    async def patch(
+        self,
+        path: str | None = None,
+        old_string: str | None = None,
+        new_string: str | None = None,
+        *,
+        replace_all: bool = False,
+        patch: str | None = None,
+        bounds: Bounds | None = None,
+        oversight: Oversight | None = None,
+    ) -> Patched:
+        """Edits files, all or none: replaces `old_string` by `new_string` at `path`, or applies a
+        V4A `patch`.
+
+        The old text must occur once, unless `replace_all`; white space and typography may differ.
+        Raises: EditRefused, NotPermitted, OSErrors.
+        """
+        edits = patching.Patching(self._files, bounds, self._guard, oversight, self._editing)
+        if patch is not None:
+            if (path, old_string, new_string) != (None, None, None):
+                raise InvalidArgument(
+                    "give either patch, or path, old_string and new_string", argument="patch"
+                )
+            return await edits.patch(patch)
+        if path is None or old_string is None or new_string is None:
+            raise InvalidArgument("give path, old_string and new_string, or patch", argument="path")
+        return await edits.replace(path, old_string, new_string, replace_all=replace_all)
 
     async def state(self) -> SessionState:
         """The cwd and the exported variables that the next command sees."""

@@ -24,3 +24,9 @@ def test_the_share_of_the_policy_stands_apart() -> None:
     assert line.policy_calls > 0
     assert line.policy_files > 0
     assert str(line.policy_calls) in table([line])
+
+
+def test_a_warm_call_of_a_tool_stays_short() -> None:
+    terminal, read = traced("terminal", "read_file").values()
+    assert (terminal.calls <= 150, terminal.files <= 20) == (True, True), terminal
+    assert (read.calls <= 70, read.files <= 15) == (True, True), read

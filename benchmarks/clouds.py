@@ -5,6 +5,7 @@ streams with the delay of a network, which is less than any to a cloud.
 """
 
 import asyncio
+import importlib.util
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.figures import Row, Target, row
 from benchmarks.measuring import Bench
+from benchmarks.places import Missing
 from tests.clouds.vendors import SDK, installed, standin
 
 NETWORK = 0.005  # seconds each way
@@ -30,6 +32,8 @@ async def modal(bench: Bench) -> list[Row]:
 
 def _measured(bench: Bench, kind: str) -> list[Row]:
     """In an environment of its own, which has the SDK."""
+    if importlib.util.find_spec("uv") is None:
+        raise Missing("the package uv is not installed; ./test installs it")
     rows = []
     for name, where, delay in (
         ("settled", "stand-in", 0.0),

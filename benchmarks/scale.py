@@ -17,7 +17,7 @@ import time
 from typing import Any, NamedTuple
 
 import hermetic
-from hermetic.conformance.plugin import read_option
+from hermetic.cli.opening import read_option
 from hermetic.environments import catalog
 from hermetic.environments.clouds.backend import CloudBackend
 from hermetic.session.keeping import record_of

@@ -12,7 +12,7 @@ import pytest
 from tests.environments.ordinary_user import OrdinaryUser
 from tests.programs import need_root, need_variable, unavailable
 from tests.pythons import find_python
-from tests.release.packages import shared
+from tests.virtual import shared
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {

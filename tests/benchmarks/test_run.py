@@ -4,6 +4,7 @@ slack.
 
 import math
 import os
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import benchmarks as benchmarks_package
 from benchmarks.catalog import all_benchmarks
 from benchmarks.figures import Report, Row
 from benchmarks.picture import picture
@@ -203,6 +205,21 @@ def test_names_are_listed_and_each_is_there_once() -> None:
     names = benchmarks("--list").stdout.split()
     assert names == [benchmark.name for benchmark in all_benchmarks()]
     assert len(set(names)) == len(names)
+
+
+def test_every_module_loads_with_what_a_plain_checkout_installs(tmp_path: Path) -> None:
+    (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
+    modules = [module.name for module in pkgutil.iter_modules(benchmarks_package.__path__)]
+    assert "__main__" in modules
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "\n".join(f"import benchmarks.{name}" for name in modules)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src", tmp_path)))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_script_takes_the_same_arguments_from_any_directory(tmp_path: Path) -> None:

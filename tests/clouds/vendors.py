@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.release.packages import shared
+from tests.virtual import shared
 
 SDK = Path(__file__).parent / "sdk"
 KINDS = ("daytona", "modal")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hermetic.conformance.plugin import read_option
+from hermetic import ConfigError
+from hermetic.cli.opening import read_option
 from tests.conformance.suite import run_suite
 
 
@@ -16,7 +17,7 @@ def test_an_option_is_json_or_text() -> None:
     assert read_option("lease=5") == ("lease", 5)
     assert read_option("image=debian:12") == ("image", "debian:12")
     assert read_option('volumes=["a:b"]') == ("volumes", ["a:b"])
-    with pytest.raises(pytest.UsageError):
+    with pytest.raises(ConfigError):
         read_option("lease")
 
 

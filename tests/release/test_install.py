@@ -21,7 +21,8 @@ from hermetic.contract import VERSION
 from hermetic.registry.records import runtime_path
 from tests.programs import need, unavailable
 from tests.pythons import find_python
-from tests.release.packages import ROOT, build, install, outside, run, uv
+from tests.release.packages import build
+from tests.virtual import ROOT, install, outside, run, uv
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = set(PROJECT["optional-dependencies"])

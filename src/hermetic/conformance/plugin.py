@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 
-import msgspec
 import pytest
 
 import hermetic
-from hermetic import Environment, EnvironmentUnavailable, Session
+from hermetic import ConfigError, Environment, EnvironmentUnavailable, Session
+from hermetic.cli.opening import read_option
 
 T = TypeVar("T")
 Open = Callable[..., Awaitable[Environment]]
@@ -91,7 +91,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Stores the environment under test."""
-    options = dict(map(read_option, config.getoption("--environment-option")))
+    try:
+        options = dict(map(read_option, config.getoption("--environment-option")))
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
     config.stash[_subject] = Subject(config.getoption("--environment"), options)
 
 
@@ -185,14 +188,3 @@ async def _remove(environment: Environment) -> None:
 def task(subject: Subject) -> str:
     """A task that no other caller has."""
     return f"suite-{next(subject.numbers)}-{id(subject):x}"
-
-
-def read_option(text: str) -> tuple[str, Any]:
-    """`memory_bytes=1000` → ("memory_bytes", 1000); a value that is not JSON is text."""
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise pytest.UsageError(f"{text!r} is no option; write it as KEY=VALUE")
-    try:
-        return name, msgspec.json.decode(value)
-    except msgspec.DecodeError:
-        return name, value

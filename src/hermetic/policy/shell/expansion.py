@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from hermetic.policy.budget import CHARACTERS, MAX_TEXT, READ_CHARACTERS, copying, joined, reading
+from hermetic.policy.budget import CHARACTERS, MAX_TEXT, copying, joined, reading
 from hermetic.policy.call import Machine
 from hermetic.policy.marks import (
     BRACKET,
@@ -21,7 +21,7 @@ from hermetic.policy.marks import (
 from . import parameters
 from .arithmetic import calculate
 from .braces import expand_braces
-from .state import Shell, Value
+from .state import Shell
 from .syntax import Arith, Lit, Piece, Proc, Sub, Var, Word
 
 MAX_FIELDS = 2_000
@@ -31,6 +31,7 @@ _STEPPED = re.compile(
 
 
 _SPECIAL = re.compile(r"[]!^-]")
+_DEFAULTS = frozenset((":-", "-", ":=", "=", ":?", "?", ":+", "+"))
 
 
 class Folder:
@@ -70,9 +71,9 @@ class Folder:
 
     def pattern(self, word: Word) -> str:
         """The word as a pattern: unquoted globs are active marks."""
-        values = [(self._single(piece), piece_quoted(piece)) for piece in word.pieces]
         out: list[str] = []
-        for value, quoted in values:
+        for piece in word.pieces:
+            value, quoted = self._single(piece), isinstance(piece, Proc) or piece.quoted
             # what is special in a bracket and quoted there cannot be written in a folded pattern
             is_odd = quoted and _SPECIAL.search(value) and any(BRACKET in one for one in out)
             folded = value if quoted else activate_globs(value)
@@ -87,78 +88,25 @@ class Folder:
         pieces = word.pieces
         if len(pieces) == 1 and isinstance(pieces[0], Lit):
             return [close_globs(self._tilde_first(word, 0, pieces[0], assignment=False))]
-        fields: list[str] = []
-        current: str | None = None
+        fields = _Fields()
         for at, piece in enumerate(pieces):
-            if isinstance(piece, Lit):
-                current = (current or "") + self._tilde_first(word, at, piece, assignment=False)
-                continue
-            if isinstance(piece, Proc):
-                current = (current or "") + self._single(piece)
-                continue
-            values, quoted = self._values(piece)
-            if quoted:
-                for number, value in enumerate(values):
-                    if number:
-                        fields.append(current or "")
-                        current = value
-                    else:
-                        current = (current or "") + value
-                continue
-            current = self._split_values(values, fields, current)
-        if current is not None:
-            fields.append(_cap(current))
-        return list(map(close_globs, fields))
-
-    def _split_values(
-        self, values: list[str], fields: list[str], current: str | None
-    ) -> str | None:
-        """Word splitting by IFS of unquoted values; glob characters in them become active."""
-        ifs = self.shell.scalar("IFS") if "IFS" in self.shell.variables else " \t\n"
-        for number, value in enumerate(values):
-            if number and current is not None:
-                fields.append(current)
-                current = None
-            if not value:
-                continue
-            pieces = split_ifs(value, ifs)
-            if value[0] in ifs and value[0] in " \t\n" and current is not None:
-                fields.append(current)
-                current = None
-            for at, piece in enumerate(pieces):
-                if at:
-                    fields.append(current or "")
-                    current = None
-                current = (current or "") + activate_globs(piece)
-            if pieces and value[-1] in ifs and value[-1] in " \t\n" and current is not None:
-                fields.append(current)
-                current = None
-        return current
-
-    def _values(self, piece: Piece) -> tuple[list[str], bool]:
-        """The values of an expansion and whether they are quoted; several only for `$@`, `${a[@]}`
-        and kin.
-        """
-        if isinstance(piece, Var):
-            many = self._many(piece)
-            if many is not None:
-                self.runner.spend(len(many) + copying(*many))
-                return many, piece.quoted
-            value = self._variable(piece)
-            if len(value) >= READ_CHARACTERS:
-                self.runner.spend(copying(value) if piece.quoted else reading(value))
-            return [value], piece.quoted
-        return [self._single(piece)], piece_quoted(piece)
+            if isinstance(piece, Var):
+                values = self._values(piece)
+            else:
+                values = [self._tilde_first(word, at, piece, assignment=False)]
+            if isinstance(piece, Lit | Proc) or piece.quoted:
+                fields.add(values)
+            else:
+                self.runner.spend(sum(map(reading, values)))
+                ifs = self.shell.scalar("IFS") if "IFS" in self.shell.variables else " \t\n"
+                fields.split(values, ifs)
+        return [close_globs(_cap(field)) for field in fields.found]
 
     def _single(self, piece: Piece) -> str:
         if isinstance(piece, Lit):
             return piece.text
         if isinstance(piece, Var):
-            many = self._many(piece)
-            value = joined(many, " ") if many is not None else self._variable(piece)
-            if len(value) >= CHARACTERS:
-                self.runner.spend(copying(value))
-            return value
+            return joined(self._values(piece), " ")
         if isinstance(piece, Sub):
             return self.runner.capture(piece.body, self.shell).rstrip("\n")
         if isinstance(piece, Arith):
@@ -182,16 +130,10 @@ class Folder:
         return NUMBER
 
     def _number(self, name: str) -> int | None:
-        base, _, index = name.partition("[")
-        value: str | None
-        if index:
-            value = self._element(base, Word([Lit(index[:-1], True)], 0, 0))
-        else:
-            held = self.shell.get(base)
-            if held is None and not self.shell.complete:
-                return None
-            value = self.shell.scalar(base)
-        if value is None or not value.isascii():
+        value = self._named(name)
+        if value is None:
+            return 0 if self.shell.complete else None
+        if not value.isascii():
             return None
         if "$(" in value or "`" in value:
             self.runner.fold_text(value, self.shell)
@@ -212,200 +154,161 @@ class Folder:
 
     # --- parameters
 
-    def _many(self, var: Var) -> list[str] | None:
-        """The separate values of `$@`, `$*`, `${a[@]}`, `${a[@]:1}` …; None for an ordinary
-        parameter.
-        """
-        star = False
-        if var.name in "@*" and not var.indirect and not var.length and var.index is None:
-            held = self.shell.positional
-            values = [UNSET] if held is None else list(held)
-            star = var.name == "*"
-            if var.op == ":" and held is not None:
-                values = [self.shell.name0, *values]
-        elif var.index is not None and not var.length and self._index_text(var) in ("@", "*"):
-            star = self._index_text(var) == "*"
+    def _values(self, var: Var) -> list[str]:
+        """What an expansion gives: several values only for `$@`, `${a[@]}` and kin."""
+        if var.op == "bad":  # the text ends there; what stands inside has run by then
+            self._argument(var)
+            return [UNSET]
+        values = self._elements(var)
+        is_many = values is not None
+        if var.length:
+            return [self._length(var, values)]
+        if values is None:
+            value = self._indirect(var) if var.indirect else self._one(var.name, var.index)
+            values = [] if value is None else [value]
+        values = self._operated(var, values, is_many)
+        self.runner.spend(len(values) // 2 + copying(*values))
+        if is_many and var.quoted and (self._index_text(var) or var.name) == "*":
+            return [joined(values, self.shell.scalar("IFS")[:1])]
+        return values
+
+    def _elements(self, var: Var) -> list[str] | None:
+        """The separate values of `$@`, `${a[*]}` …; None for an ordinary parameter."""
+        if var.index is not None and self._index_text(var) in ("@", "*"):
             value = self.shell.get(var.name)
             values = self.shell.items(var.name)
             if var.indirect:
-                values = (
-                    list(value) if isinstance(value, dict) else [str(n) for n in range(len(values))]
+                return (
+                    list(value) if isinstance(value, dict) else list(map(str, range(len(values))))
                 )
-        else:
-            return None
-        values = self._each(var, values)
-        if star and var.quoted:
-            ifs = self.shell.scalar("IFS")
-            return [joined(values, ifs[:1])]
-        return values
+            return values
+        if var.index is None and var.name in ("@", "*") and not var.indirect:
+            held = self.shell.positional
+            if held is None:
+                return [UNSET]
+            return [self.shell.name0, *held] if var.op == ":" else list(held)
+        return None
 
     def _index_text(self, var: Var) -> str:
-        assert var.index is not None
-        pieces = var.index.pieces
+        pieces = var.index.pieces if var.index is not None else []
         return pieces[0].text if len(pieces) == 1 and isinstance(pieces[0], Lit) else ""
 
-    def _each(self, var: Var, values: list[str]) -> list[str]:
-        if not var.op or var.indirect:
-            return values
-        if var.op == ":":
-            offset = self._count(var.arg)
-            length = self._count(var.arg2)
-            if offset is None or (var.arg2 is not None and length is None):
-                return [unknown_like(*values)]
-            start = offset if offset >= 0 else max(len(values) + offset, 0)
-            if var.name in "@*" and var.index is None and offset == 0 and values:
-                values = values if start == 0 else values[1:]
-            end = (
-                len(values)
-                if length is None
-                else start + length
-                if length >= 0
-                else len(values) + length
-            )
-            return values[start:end]
-        if var.op in (":-", "-", ":=", "=", ":?", "?", ":+", "+"):
-            there = bool(values) and (values != [""])
-            plus = var.op[-1] == "+"
-            if there:
-                return [self.text(var.arg)] if plus and var.arg else values
-            return [] if plus or var.arg is None else [self.text(var.arg)]
-        return [self._apply(var, value) for value in values]
-
-    def _count(self, word: Word | None) -> int | None:
-        if word is None:
-            return None
-        text = self.arithmetic(word)
-        return None if text == NUMBER else int(text)
-
-    def _variable(self, var: Var) -> str:
-        name = var.name
-        if var.op == "bad":  # the text ends there; whatever runs inside has run by then
-            self._default(var)
-            return UNSET
-        if var.length:
-            return self._length(var)
-        if var.indirect:
-            if var.op in ("@", "names") and var.index is None:
-                found = [known for known in self.shell.variables if known.startswith(name)]
-                return joined(found, " ")
-            if name in self.shell.references:
-                return self.shell.resolve(name)
-            target = self.shell.scalar(name) if not name.isdigit() else self._special(name)
-            if not is_plain(target) or not target:
-                return UNSET
-            base, _, index = target.partition("[")
-            if "$(" in index or "`" in index:
-                self.runner.fold_text(target, self.shell)
-            value = (
-                self._element(base, Word([Lit(index[:-1], True)], 0, 0))
-                if index
-                else self._parameter(base)
-            )
-            return self._apply_default(var, value)
-        value = self._element(name, var.index) if var.index is not None else self._parameter(name)
-        return self._apply_default(var, value)
-
-    def _length(self, var: Var) -> str:
-        if var.name in "@*":
-            held = self.shell.positional
-            return NUMBER if held is None else str(len(held))
-        if var.index is not None and self._index_text(var) in ("@", "*"):
-            value: Value | None = self.shell.get(var.name)
-            return NUMBER if value is None else str(len(self.shell.items(var.name)))
-        value = (
-            self._element(var.name, var.index)
-            if var.index is not None
-            else self._parameter(var.name)
-        )
+    def _length(self, var: Var, values: list[str] | None) -> str:
+        if values is not None:
+            return NUMBER if values == [UNSET] else str(len(values))
+        value = self._one(var.name, var.index)
         return NUMBER if value is None else parameters.length_of(value)
 
-    def _parameter(self, name: str) -> str | None:
-        """The value of a parameter, None when it is unset or nobody has seen it."""
+    def _indirect(self, var: Var) -> str | None:
+        """`${!name}`: the parameter that a variable names; `${!prefix@}`: the names themselves."""
+        name = var.name
+        if var.op in ("@", "names") and var.index is None:
+            return joined([known for known in self.shell.variables if known.startswith(name)], " ")
+        if name in self.shell.references:
+            return self.shell.resolve(name)
+        target = self._special(name) if name.isdigit() else self.shell.scalar(name)
+        if not is_plain(target) or not target:
+            return UNSET
+        if "$(" in target or "`" in target:
+            self.runner.fold_text(target, self.shell)
+        return self._named(target)
+
+    def _named(self, text: str) -> str | None:
+        """The value of a parameter or element by its text."""
+        name, _, index = text.partition("[")
+        return self._one(name, Word([Lit(index[:-1], True)], 0, 0) if index else None)
+
+    def _one(self, name: str, index: Word | None) -> str | None:
+        """The value of a parameter or element, None when it is unset or unknown."""
         if name.isdigit() or name in "@*#?$!-":
             return self._special(name)
         value = self.shell.get(name)
-        return None if value is None else self.shell.scalar(name)
+        if value is None:
+            self.text(index) if index is not None else None  # commands in an index run
+            return None
+        if index is None:
+            return self.shell.scalar(name)
+        if isinstance(value, dict):
+            key = self.text(index)
+            return value.get(key, "") if is_plain(key) else unknown_like(*value.values())
+        values = [value] if isinstance(value, str) else value
+        number = self._count(index)
+        if number is None:
+            return unknown_like(*values)
+        return values[number] if -len(values) <= number < len(values) else ""
 
     def _special(self, name: str) -> str:
         held = self.shell.positional
         if name == "0":
             return self.shell.name0
-        if name.isdigit():
-            if held is None:
-                return UNSET
-            return held[int(name) - 1] if int(name[:6]) <= len(held) else ""
-        if name in "@*":
-            return UNSET if held is None else joined(held, " ")
-        if name == "#":
-            return NUMBER if held is None else str(len(held))
         if name == "-":
             return "himBHs"
-        return NUMBER
+        if name == "#":
+            return NUMBER if held is None else str(len(held))
+        if not name.isdigit() and name not in "@*":
+            return NUMBER
+        if held is None:
+            return UNSET
+        if name in "@*":
+            return joined(held, " ")
+        return held[int(name) - 1] if int(name[:6]) <= len(held) else ""
 
-    def _element(self, name: str, index: Word | None) -> str | None:
-        value = self.shell.get(name)
-        if value is None:
-            if index is not None:
-                self.text(index)  # commands in an index run, whatever the array holds
-            return None
-        if isinstance(value, dict):
-            key = self.text(index) if index else "0"
-            return value.get(key, "") if is_plain(key) else unknown_like(*value.values())
-        number = self._count(index)
-        if number is None:
-            return unknown_like(*(value if isinstance(value, list) else [value]))
-        values = [value] if isinstance(value, str) else value
-        return values[number] if -len(values) <= number < len(values) else ""
+    def _count(self, word: Word | None) -> int | None:
+        text = self.arithmetic(word) if word is not None else NUMBER
+        return None if text == NUMBER else int(text)
 
-    def _apply_default(self, var: Var, value: str | None) -> str:
-        """Defaults and alternatives; the other operators work on the value."""
+    # --- operators
+
+    def _operated(self, var: Var, values: list[str], is_many: bool) -> list[str]:
+        """The values after the operator of their expansion."""
         op = var.op
-        if op in (":-", "-", ":=", "=", ":?", "?", ":+", "+"):
-            there = value is not None and (value != "" or len(op) == 1)
-            if op[-1] == "+":
-                if value is None and not self.shell.complete:
-                    text = self._default(var)  # or nothing, when the variable is unset
-                    return unknown_like(text) if text[:1].isalpha() and is_plain(text) else text
-                return self._default(var) if there else ""
-            if there and value is not None:
-                return value
-            text = self._default(var)
-            if op[-1] == "?":
-                return UNSET
-            if op[-1] == "=" and var.index is None:
-                self.shell.set(var.name, text)
-            return text
-        if value is None:
-            value = "" if self.shell.complete else UNSET
-        return self._apply(var, value)
+        if op in _DEFAULTS:
+            return self._defaulted(var, values, is_many)
+        if not values and not is_many:
+            values = ["" if self.shell.complete else UNSET]
+        if op in ("", "names") or (is_many and var.indirect):
+            return values
+        if op != ":":
+            return [self._apply(var, value) for value in values]
+        offset, length = self._count(var.arg), self._count(var.arg2)
+        is_known = offset is not None and (var.arg2 is None or length is not None)
+        if offset is None or not is_known or (is_many and UNSET in values[:1] and offset < 0):
+            return [unknown_like(*values)]
+        if is_many:
+            return values[parameters.cut(len(values), offset, length)]
+        return [parameters.slice_text(value, offset, length) for value in values]
 
-    def _default(self, var: Var) -> str:
+    def _defaulted(self, var: Var, values: list[str], is_many: bool) -> list[str]:
+        """`${x:-word}`, `${x+word}` and kin."""
+        op, is_other = var.op[-1], var.op[-1] == "+"
+        is_set = bool(values) and (len(var.op) == 1 or values != [""])
+        if is_other and not values and not is_many and not self.shell.complete:
+            text = self._argument(var)  # or nothing, when the variable is unset
+            return [unknown_like(text) if text[:1].isalpha() and is_plain(text) else text]
+        if is_set != is_other:
+            return values if is_set else [] if is_many else [""]
+        text = self._argument(var)
+        if op == "=" and var.index is None and not is_many:
+            self.shell.set(var.name, text)
+        return [UNSET if op == "?" else text]
+
+    def _argument(self, var: Var) -> str:
         return self.text(var.arg) if var.arg is not None else ""
 
     def _apply(self, var: Var, value: str) -> str:
         op = var.op
-        if not op:
-            return value
         self.runner.spend(reading(value))
-        if op in ("#", "##", "%", "%%"):
-            return parameters.remove(value, op, self.pattern(var.arg) if var.arg else "")
-        if op[0] == "/":
-            pattern = self.pattern(var.arg) if var.arg else ""
-            return parameters.replace(value, op, pattern, self.text(var.arg2) if var.arg2 else "")
-        if op == ":":
-            return parameters.slice_text(
-                value, self._count(var.arg), self._count(var.arg2), var.arg2 is not None
-            )
-        if op[0] in "^,":
-            return parameters.change_case(value, op, self.pattern(var.arg) if var.arg else "")
         if op == "@":
-            how = self.text(var.arg) if var.arg else ""
-            return (
-                self.runner.fold_text(value, self.shell)
-                if how == "P"
-                else parameters.transform(value, how)
-            )
-        return unknown_like(value)
+            how = self._argument(var)
+            if how == "P":
+                return self.runner.fold_text(value, self.shell)
+            return parameters.transform(value, how)
+        pattern = self.pattern(var.arg) if var.arg else ""
+        if op[0] in "#%":
+            return parameters.remove(value, op, pattern)
+        if op[0] == "/":
+            return parameters.replace(value, op, pattern, self.text(var.arg2) if var.arg2 else "")
+        return parameters.change_case(value, op, pattern)
 
     # --- tilde
 
@@ -447,9 +350,32 @@ def _slash_next(word: Word) -> bool:
     return isinstance(following, Lit) and not following.quoted and following.text.startswith("/")
 
 
-def piece_quoted(piece: Piece) -> bool:
-    """True when an expansion stands in double quotes."""
-    return not isinstance(piece, Proc) and piece.quoted
+class _Fields:
+    """Fields as they are built: the last one goes on until it is ended."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.is_open = False
+
+    def add(self, values: list[str]) -> None:
+        """Values that are not split: the first goes on with the open field."""
+        for number, value in enumerate(values):
+            if self.is_open and not number:
+                self.found[-1] += value
+            else:
+                self.found.append(value)
+            self.is_open = True
+
+    def split(self, values: list[str], ifs: str) -> None:
+        """Values that are split by IFS; glob characters in them become active."""
+        for number, value in enumerate(values):
+            self.is_open = self.is_open and not number
+            if not value:
+                continue
+            white = {*" \t\n"}.intersection(ifs)
+            self.is_open = self.is_open and value[0] not in white
+            self.add(list(map(activate_globs, split_ifs(value, ifs))))
+            self.is_open = self.is_open and value[-1] not in white
 
 
 def split_ifs(value: str, ifs: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermetic.policy.budget import MAX_TEXT
-from hermetic.policy.marks import NUMBER, STAR, UNSET, is_known, is_plain, marks_in, unknown_like
+from hermetic.policy.marks import NUMBER, STAR, UNSET, is_plain, marks_in, unknown_like
 
 from .globs import glob_regex
 from .quoting import decode_ansi_c
@@ -58,22 +58,17 @@ def replace(value: str, operator: str, pattern: str, replacement: str) -> str:
         return unknown_like(value, pattern, replacement)
 
 
-def slice_text(value: str, offset: int | None, length: int | None, has_length: bool) -> str:
-    """`${x:o:l}`"""
-    if offset is None or (has_length and length is None):
-        return unknown_like(value)
-    if not is_known(value) and any(
-        mark in value[: max(offset, 0) + (length or len(value))] for mark in marks_in(value)
-    ):
-        return unknown_like(value)
-    size = len(value)
+def cut(size: int, offset: int, length: int | None) -> slice:
+    """The part that `:offset:length` takes from a text, or from a list, of this size."""
     start = offset if offset >= 0 else size + offset
-    if start < 0 or start > size:
-        return ""
-    if not has_length or length is None:
-        return value[start:]
-    end = start + length if length >= 0 else size + length
-    return value[start : max(start, end)]
+    end = size if length is None else start + length if length >= 0 else size + length
+    return slice(start, max(start, end)) if 0 <= start <= size else slice(0)
+
+
+def slice_text(value: str, offset: int, length: int | None) -> str:
+    """`${x:o:l}`"""
+    before = value[: max(offset, 0) + (length or len(value))]
+    return unknown_like(value) if marks_in(before) else value[cut(len(value), offset, length)]
 
 
 def change_case(value: str, operator: str, pattern: str) -> str:

@@ -20,17 +20,13 @@ async def main(task: str) -> None:
                 model="claude-sonnet-4-5", max_tokens=8192, messages=messages, tools=tools
             )
             messages.append({"role": "assistant", "content": answer.content})
-            results = [
-                {
-                    "type": "tool_result",
-                    "tool_use_id": block.id,
-                    "content": await toolbox.call(block.name, block.input),
-                }
-                for block in answer.content
-                if block.type == "tool_use"
-            ]
-            if not results:
+            calls = [block for block in answer.content if block.type == "tool_use"]
+            if not calls:
                 return print(answer.content[-1].text)
+            results = []
+            for call in calls:
+                output = await toolbox.call(call.name, call.input)
+                results.append({"type": "tool_result", "tool_use_id": call.id, "content": output})
             messages.append({"role": "user", "content": results})
 
 

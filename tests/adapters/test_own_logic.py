@@ -1,5 +1,6 @@
 """What adapters do themselves, on a real environment and without their frameworks."""
 
+import ast
 import json
 import os
 from pathlib import Path
@@ -16,6 +17,14 @@ from hermetic.toolbox.images import split_images
 from tests.adapters.absent import adapter
 from tests.environments.engines import need_engine
 from tests.programs import need_variable
+
+
+@pytest.mark.parametrize("name", ["openai_loop", "anthropic_loop"])
+def test_a_model_loop_has_twenty_lines(name: str) -> None:
+    text = (Path(__file__).parents[2] / "examples" / f"{name}.py").read_text()
+    words = ast.parse(text).body[0].end_lineno  # the docstring
+    code = [line for line in text.splitlines()[words:] if line.strip()]
+    assert len([line for line in code if not line.startswith(("import ", "from "))]) <= 20
 
 
 async def test_endings_become_codes_and_the_frameworks_errors() -> None:

@@ -77,6 +77,11 @@ def test_piped_input_ends_as_typed_input_does() -> None:
     ).stdout.endswith(b"read\r\n")
 
 
+def test_piped_input_ends_for_a_shell_that_is_slow_to_read() -> None:
+    slow = "sleep 0.5; PS1='$ ' bash --norc -i; exec bash --norc -i"
+    assert hermetic("run", "-t", "--", slow, stdin=b"").returncode == 0
+
+
 def test_a_background_process_that_cannot_start_leaves_no_environment() -> None:
     before = as_json("envs")
     assert hermetic("run", "-d", "--cwd", "/nonexistent", "--", "true").returncode != 0

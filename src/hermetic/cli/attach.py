@@ -35,6 +35,7 @@ from hermetic.session.terminal_modes import TerminalModes
 STDIN, STDOUT = 0, 1
 DETACH = b"\x1d"  # ctrl-]
 END_OF_INPUT = b"\x04"  # ctrl-d
+READING_SECONDS = 0.1  # between two looks whether a process waits for input
 SHOWN_BYTES = 1 << 16  # of earlier output, so that a screen is drawn again
 
 
@@ -195,9 +196,21 @@ async def _pass_on(keyboard: Keyboard, has_terminal: bool, detach: bytes, ends_i
         if os.isatty(STDIN) and not has_terminal and not keyboard.is_watching:
             await keyboard.process.close_input()
         elif ends_input and not os.isatty(STDIN):
-            # the first ends the line
-            await keyboard.process.write(END_OF_INPUT if last == b"\n" else END_OF_INPUT * 2)
+            await _end_input(keyboard.process, ends_line=last != b"\n")
     return False
+
+
+async def _end_input(process: Process, *, ends_line: bool) -> None:
+    """Types ctrl-d each time the process waits for input, as a pipe that has ended answers each read.
+
+    One that is typed earlier may be lost: a shell sets its terminal's modes before it reads.
+    """
+    typed = END_OF_INPUT * (2 if ends_line else 1)  # the first ends the line
+    while (status := await process.status()).ending is None:
+        if status.waiting_for_input is not False:
+            await process.write(typed)
+            typed = END_OF_INPUT
+        await asyncio.sleep(READING_SECONDS)
 
 
 async def _follow_size(keyboard: Keyboard) -> None:

@@ -13,6 +13,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "config.toml"
     path.write_text(
         '[environments.local]\nlogin = false\n[sudo]\npassword = "hunter22"\n[approvals]\nmode = "deny"\n'
+        '[web]\nproxy = "http://me:hunter22@proxy.example:3128"\n'
     )
     path.chmod(0o600)
     monkeypatch.setenv("HERMETIC_CONFIG", str(path))
@@ -27,6 +28,8 @@ def test_every_setting_is_shown_with_its_place_and_no_password(file: Path) -> No
     assert lines["environments.local.login"] == ["false", f"{file}:2"]
     assert lines["terminal.longest_timeout"] == ["600.0", "default"]
     assert lines["sudo.password"] == ["(hidden)", f"{file}:4"]
+    assert lines["sudo.timeout"] == ["45.0", "default"]
+    assert lines["web.proxy"] == ["(hidden)", f"{file}:8"]
     assert lines["approvals.mode"] == ["deny", f"{file}:6"]
     assert b"hunter22" not in done.stdout + done.stderr
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -11,6 +12,12 @@ from hermetic.cli.report import one_line, print_json, print_table
 from hermetic.config.loading import load
 from hermetic.config.settings import SECTIONS, Settings
 from hermetic.contract.errors import InvalidArgument
+
+# Settings that hold a secret, and whether a value does.
+SECRETS: Mapping[str, Callable[[Any], bool]] = {
+    "sudo.password": lambda value: value is not None,
+    "web.proxy": lambda value: "@" in (value or ""),
+}
 
 
 def _config(given: argparse.Namespace) -> int:
@@ -40,8 +47,9 @@ def _listed(settings: Settings) -> dict[str, Any]:
     listed: dict[str, Any] = {}
     for section in SECTIONS:
         for name, value in msgspec.structs.asdict(getattr(settings, section)).items():
-            is_secret = section == "sudo" and value is not None
-            listed[f"{section}.{name}"] = "(hidden)" if is_secret else value
+            setting = f"{section}.{name}"
+            is_secret = setting in SECRETS and SECRETS[setting](value)
+            listed[setting] = "(hidden)" if is_secret else value
     kind = settings.environment.kind
     return listed | {
         f"environments.{kind}.{name}": value for name, value in settings.options.items()

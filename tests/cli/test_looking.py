@@ -111,6 +111,14 @@ async def test_an_unknown_process_is_told() -> None:
         assert "hermetic ps -a" in said
 
 
+async def test_the_name_of_a_task_leads_to_its_processes() -> None:
+    async with opened("two words") as environment:
+        for name, quoted in (("two words", "'two words'"), (environment.id, environment.id)):
+            code, _, said = await call("logs", name)
+            assert code == 1
+            assert f"`hermetic ps -a --in {quoted}` lists its processes" in said
+
+
 async def test_envs_shows_all_environments() -> None:
     async with opened("listed") as environment:
         await environment.start("sleep 300")

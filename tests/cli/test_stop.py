@@ -42,7 +42,9 @@ async def test_a_task_is_frozen_and_released(tmp_path: Path) -> None:
 
 async def test_a_task_without_an_environment_is_held_before_it_has_one(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
-        assert await command_line("stop", "t") == (0, "", "")
+        code, said, note = await command_line("stop", "t")
+        assert (code, said) == (0, "")
+        assert note.startswith("hermetic: t has no environment; ")
         assert (await box.terminal("true"))["refused_by"] == "stopped"
         assert await command_line("release", "t") == (0, "", "")
         assert (await box.terminal("true"))["exit_code"] == 0

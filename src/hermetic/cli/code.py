@@ -120,8 +120,9 @@ def _read(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InvalidArgument(
-            f"{path} cannot be read: {error}; give a Python script", argument="script"
+            f"{path} cannot be read: {why}; give a Python script", argument="script"
         ) from None
 
 

@@ -1,6 +1,7 @@
 """Finds environments and processes of this user by task, id or the start of an id."""
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -93,6 +94,12 @@ async def find_process(environments: list[KnownEnvironment], wanted: str) -> Kno
     ]
     if not matching:
         unseen = "".join(f"; {problem}" for problem in problems_of(environments))
+        if wanted in [name for one in environments for name in (one.record.id, one.record.task)]:
+            name = shlex.quote(wanted)
+            raise UnknownProcess(
+                f"{wanted!r} is an environment; `hermetic ps -a --in {name}` lists its processes",
+                process_id=wanted,
+            )
         near = did_you_mean(wanted, [found.info.id for found in processes])
         message = f"no process {wanted!r} is known here; {near}`hermetic ps -a` lists them{unseen}"
         raise UnknownProcess(message, process_id=wanted)

@@ -21,9 +21,14 @@ async def _stop(arguments: argparse.Namespace, _: Interrupts) -> int:
             "name the tasks to stop, or give --all; `hermetic envs` lists them", BAD_USAGE
         )
     records, by = Records(runtime_root()), f"{user_name()}, hermetic stop"
-    ids = None if arguments.all else [_id(records, name) for name in arguments.names]
-    done = await stop(records, ids, "end" if arguments.end else "freeze", by)
+    ids = {_id(records, name): name for name in arguments.names}
+    done = await stop(
+        records, None if arguments.all else [*ids], "end" if arguments.end else "freeze", by
+    )
     verb, also = "ended" if arguments.end else "frozen", "calls are held until `hermetic release`"
+    reached = {one.environment for one in done}
+    for name in [name for id, name in ids.items() if id not in reached]:
+        report_error(f"{name} has no environment; if it is to get one, its {also}", 0)
     return _report(done, verb, also, arguments.json)
 
 

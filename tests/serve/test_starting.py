@@ -1,6 +1,7 @@
 """`hermetic serve` as a program: its port, its address, its tokens and its password."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -150,6 +151,12 @@ async def test_a_token_of_the_command_line_is_let_in_until_it_is_revoked() -> No
         id = listed.splitlines()[1].split()[0]
         assert hermetic("serve", "revoke", id).returncode == 0
         assert (await client.get("/me")).status == 401
+    made = json.loads(hermetic("serve", "token", "--scope", "mcp", "--json").stdout)
+    [listed] = json.loads(hermetic("serve", "tokens", "--json").stdout)
+    assert made.pop("token")
+    assert made == listed
+    revoked = hermetic("serve", "revoke", listed["id"], "--json").stdout
+    assert json.loads(revoked) == {"revoked": listed["id"]}
     for words in (("--scope", "root"), ("--expires", "soon")):
         assert hermetic("serve", "token", *words).returncode == 2
 
@@ -169,7 +176,8 @@ async def test_another_start_url_is_that_of_the_server_that_runs(tmp_path: Path)
             assert chosen.stdout.startswith(f"http://127.0.0.1:{port}/#token=")
             server.kill()
             await server.wait()
-        assert (await asyncio.to_thread(hermetic, "serve", "url")).stdout.startswith("https:")
+        last = await asyncio.to_thread(hermetic, "serve", "url", "--json")
+        assert json.loads(last.stdout)["url"].startswith("https:")
 
 
 async def test_the_server_prints_a_url_and_ends_by_a_signal() -> None:

@@ -19,7 +19,7 @@ from hermetic.cli.opening import (
     settings_here,
 )
 from hermetic.cli.progress import log_progress
-from hermetic.cli.report import print_listing, span
+from hermetic.cli.report import print_json, print_listing, span
 from hermetic.cli.times import read_duration
 from hermetic.contract.errors import ConfigError, InvalidArgument
 from hermetic.contract.limits import TERMINAL_IDLE, TERMINALS
@@ -77,11 +77,9 @@ def _serve(arguments: argparse.Namespace) -> int:
     console = server.ConsoleServer(options, DenyRules(settings).guard_environment)
     if not static_files.is_built():
         sys.stderr.write(f"hermetic: {static_files.HOW_TO_BUILD}\n")
-    print(f"The console is at {console.access.start_url()}")
-    print(
-        "The URL logs one browser in, within ten minutes. Ctrl-C ends the server; environments run on.",
-        flush=True,
-    )
+    url = console.access.start_url()
+    until = "The URL logs one browser in, within ten minutes. Ctrl-C ends the server; environments run on."
+    _print(arguments, f"The console is at {url}\n{until}", {"url": url})
     console.run()
     return 0
 
@@ -122,7 +120,11 @@ def _make_token(arguments: argparse.Namespace) -> int:
     """Prints a new token."""
     scopes, seconds = tokens.read_scopes(arguments.scope), read_duration(arguments.expires)
     grant = access.bearer_grant(one_line(arguments.holder, 40), scopes, seconds)
-    print(tokens.TokenStore.of_this_user().create(grant))
+    store = tokens.TokenStore.of_this_user()
+    secret = store.create(grant)
+    made = store.find(secret, "bearer")
+    about = {} if made is None else _about(made)
+    _print(arguments, secret, {"token": secret, **about})
     if sys.stdout.isatty():
         sys.stderr.write(f"hermetic: it is valid for {span(seconds)} and is not shown again\n")
     return 0
@@ -131,19 +133,27 @@ def _make_token(arguments: argparse.Namespace) -> int:
 def _list_tokens(arguments: argparse.Namespace) -> int:
     """Prints every token without its secret."""
     found, now = tokens.TokenStore.of_this_user().all(), time.time()
-    data = [
-        {"id": token.id, **{name: getattr(token.grant, name) for name in _SHOWN}} for token in found
-    ]
     rows = [
         (token.id, grant.use, ",".join(grant.scopes), span(grant.expires - now), grant.name)
         for token in found
         if (grant := token.grant)
     ]
-    print_listing(arguments.json, data, "ID|USE|SCOPES|EXPIRES IN|NAME", rows)
+    print_listing(arguments.json, map(_about, found), "ID|USE|SCOPES|EXPIRES IN|NAME", rows)
     return 0
 
 
-_SHOWN = ("use", "name", "scopes", "created", "expires")
+def _about(token: "tokens.Token") -> dict[str, object]:
+    """A token without its secret."""
+    shown = ("use", "name", "scopes", "created", "expires")
+    return {"id": token.id, **{name: getattr(token.grant, name) for name in shown}}
+
+
+def _print(arguments: argparse.Namespace, text: str, data: object) -> None:
+    """Prints what was done, as a text or as JSON."""
+    if arguments.json:
+        print_json(data)
+    else:
+        print(text, flush=True)
 
 
 def _revoke(arguments: argparse.Namespace) -> int:
@@ -158,7 +168,7 @@ def _revoke(arguments: argparse.Namespace) -> int:
             argument="id",
         )
     store.revoke(matching[0])
-    print(f"revoked {matching[0].id}")
+    _print(arguments, f"revoked {matching[0].id}", {"revoked": matching[0].id})
     return 0
 
 
@@ -176,11 +186,12 @@ def _make_url(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             f"several consoles run; choose one with --port: {', '.join(found)}", setting="port"
         )
-    print(access.start_url(tokens.TokenStore.of_this_user(), found[0]))
+    url = access.start_url(tokens.TokenStore.of_this_user(), found[0])
+    _print(arguments, url, {"url": url})
     return 0
 
 
-def _password(_: argparse.Namespace) -> int:
+def _password(arguments: argparse.Namespace) -> int:
     """Sets the password, typed twice or read from a pipe."""
     if sys.stdin.isatty():
         text = getpass.getpass("New password for the console: ")
@@ -188,7 +199,8 @@ def _password(_: argparse.Namespace) -> int:
             raise InvalidArgument("the two differ; nothing was changed", argument="password")
     else:
         text = sys.stdin.readline().rstrip("\n")
-    print(f"stored a hash in {password.write_password(text)}")
+    file = password.write_password(text)
+    _print(arguments, f"stored a hash in {file}", {"file": str(file)})
     return 0
 
 
@@ -223,7 +235,7 @@ id [ID]             for revoke: an id from `hermetic serve tokens`
 --as NAME = program -> holder   name of a token's holder
 --record {{none,terminals,all}}
                     record what starts from now on (default: the setting console.record, none)
---json              tokens as JSON"""),
+--json              as JSON"""),
         _serve,
     )
 }

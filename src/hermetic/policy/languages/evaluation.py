@@ -8,19 +8,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from hermetic.policy.call import Call
-from hermetic.policy.dynamic_code import execute
-from hermetic.policy.effects import delete, read, write
-from hermetic.policy.marks import DECODED, FILE, INPUT, LOCAL, NET, SECRET, TOKEN, UNSET, marks_in
-from hermetic.policy.network import check_address, is_local
-from hermetic.policy.paths import resolve
-from hermetic.policy.programs.table import rule
+from hermetic.policy.marks import DECODED, FILE, LOCAL, NET, SECRET, UNSET, marks_in
+from hermetic.policy.programs.table import TABLE
+from hermetic.policy.tables import names
 
 from . import values
-from .calls import Invocation, Row, table_of
+from .calls import Invocation, Row
+from .effects import Effects
 from .folds import ERRORS, FOLDS, bound_call
-from .sql import destruction
-from .values import UNKNOWN, Bound, Class, Name, Obj, Value, is_text, marks_of, one_of, text_of
+from .values import (
+    UNKNOWN,
+    Bound,
+    Class,
+    Instance,
+    Name,
+    Obj,
+    Value,
+    is_text,
+    marks_of,
+    one_of,
+    text_of,
+)
 
 # Kinds of results, and where the text that they hold comes from.
 KINDS = {
@@ -32,54 +40,30 @@ KINDS = {
     "file": FILE,
 }
 ENVIRONMENT = Obj("environ", text=SECRET)
-# Calls of a network library that send, others only set it up.
-_SENDS = re.compile(
-    r"(post|put|patch|get|urlopen|request|send|stor|urlretrieve|Request|head|stream|write|end|fetch|axios|"
-    r"got|curl_setopt|setopt|mail|body|form|Post|Put|upload|query|getprint|publish|call|perform)"
-)
-_NOT_SENT = ("headers", "auth", "timeout", "cookies", "cert", "verify", "Authorization")
-_SHELLS = re.compile(r"(/\S*/)?(ba|z|da|k|a|tc|c|fi)?sh|cmd(\.exe)?|powershell(\.exe)?")
-# a command of the shell that nothing waits for
-_BACKGROUND = re.compile(r"(?<![&>|\\])&\s*($|[^&>\d\s])")
-_THIS_FILE = ("__file__", "__filename", "__FILE__")
+# Modules that other modules import; reached through those, they are the same.
+SHARED = frozenset(names("os posix subprocess shutil sys builtins importlib pty ctypes pathlib"))
+KNOWN = {
+    "sys.executable": "/usr/bin/python3",
+    "os.sep": "/",
+    "os.path.sep": "/",
+    "os.curdir": ".",
+}
 _THEMSELVES = ("__call__", "__func__", "__wrapped__")  # attributes called like the function
 # keywords that do not call a function
 _HANDED_OVER_UNUSED = ("spec", "spec_set", "bound", "autospec", "target")
 
 
-class Evaluation:
-    """The values of one text, and a report of what its calls do."""
+class Evaluation(Effects):
+    """Attributes, items and calls of the values of one text."""
 
-    looks_only: frozenset[str] = frozenset()  # functions that do not call what they are given
-
-    def __init__(self, call: Call, language: str, depth: int) -> None:
-        self.call = call
-        self.language = language
-        self.depth = depth
-        self.table = table_of(language)
-        self.names: dict[str, Value] = {}
-        # assigned to an attribute of that name, of any object
-        self.attributes: dict[str, Value] = {}
-        self.loop = 0  # loops around the current place
-        self.endless = 0  # those that neither end nor wait
-        self.conditional = 0  # branches around the current place
-        self.active: list[str] = []  # functions of the text that are being called
-        self.forked: set[str] = set()  # those in which a process is started
-        self.has_shell = False  # a shell was started that reads commands
-        self.socket = False
-        self.network = False
-        self.lists_processes = False
-
-    def report(self, name: str, reason: str) -> None:
-        """Report that a rule applies."""
-        self.call.report(rule(name), reason)
+    looks_only = frozenset(TABLE.words("looks-only"))
 
     # --- values
     def attribute(self, base: Value, attr: str) -> Value:
         """An attribute of a value."""
         if isinstance(base, values.OneOf):
             return one_of(self.attribute(one, attr) for one in base.values if one is not None)
-        if isinstance(base, Class | values.Instance):
+        if isinstance(base, Class | Instance):
             return self.member(base, attr)
         is_itself = attr in _THEMSELVES or (attr in ("call", "bind") and self.language != "python")
         if is_itself and (isinstance(base, Name | Bound) or callable(base)):
@@ -91,21 +75,48 @@ class Evaluation:
                 return self.variable(attr)
             if base.call == "Path" and attr in ("parent", "parents"):
                 return Obj("Path", (base.path or "").rstrip("/").rpartition("/")[0] or "/")
-            return one_of([Obj(f"{base.call}.{attr}", base.path, base.text), *self.assigned(attr)])
+            shared = [Name(attr.lstrip("_"))] if attr.lstrip("_") in SHARED else []
+            methods = (self.method(one, base) for one in self.methods.get(attr, ()))
+            found = Obj(f"{base.call}.{attr}", base.path, base.text)
+            return one_of([found, *self.assigned(attr), *shared, *methods])
         if isinstance(base, str | bytes | list | dict):
             return base[attr] if isinstance(base, dict) and attr in base else Bound(base, attr)
         return one_of([Obj("method:" + attr), *self.assigned(attr)])
 
-    def member(self, base: Class | values.Instance, attr: str) -> Value:
+    def method(self, function: Name, owner: Value) -> Value:
+        """A function of the text with the object it is called on."""
+        return lambda args, keywords: self.own(function, [owner, *args], keywords)
+
+    def member(self, base: Class | Instance, attr: str) -> Value:
         """An attribute of a class of the text, or of an object of it."""
-        return one_of(self.assigned(attr) or [Obj(f"object.{attr}")])
+        found = (base.kind if isinstance(base, Instance) else base).find(attr)
+        given = self.assigned(attr)
+        for one in values.choices(found) if found is not None else []:
+            is_own = isinstance(one, Name) and one.startswith("def:")
+            given.append(
+                self.method(Name(one), base) if is_own and isinstance(base, Instance) else one
+            )
+        return one_of(given) if given else Obj(f"object.{attr}")
 
     def of_module(self, base: Name, attr: str) -> Value:
         """An attribute of a module or of a name that the text does not define."""
         full = f"{base}.{attr}"
+        if full in KNOWN:
+            return KNOWN[full]
+        if full in ("sys.stdin", "sys.argv"):
+            return Obj(
+                "stdin" if attr == "stdin" else full,
+                text=self.call.input() if attr == "stdin" else UNSET,
+            )
         if full in ("os.environ", "os.environb", "process.env"):
             return ENVIRONMENT
-        return one_of([Name(full), *self.assigned(attr)])
+        if base in ("posix", "nt"):
+            return self.of_module(Name("os"), attr)
+        if base.startswith("__builtins__") or base == "builtins":
+            return Name(attr)
+        return one_of(
+            [Name(attr.lstrip("_") if attr.lstrip("_") in SHARED else full), *self.assigned(attr)]
+        )
 
     def assigned(self, attr: str) -> list[Value]:
         """The values assigned to an attribute of that name."""
@@ -120,6 +131,21 @@ class Evaluation:
 
     def item(self, base: Value, key: Value) -> Value:
         """An item of a value."""
+        if (
+            isinstance(base, Obj)
+            and base.call in ("vars", "globals", "locals")
+            and isinstance(key, str)
+        ):
+            return (
+                self.attribute(Name(base.path), key)
+                if base.path
+                else self.names.get(key, Name(key))
+            )
+        if isinstance(base, Name) and isinstance(key, str):
+            if base.endswith("__dict__"):
+                return self.attribute(Name(base.removesuffix(".__dict__")), key)
+            if base == "sys.modules" or base.startswith("__builtins__"):
+                return Name(key)
         is_constant = isinstance(base, str | bytes | list) and not isinstance(base, Name)
         if is_constant and isinstance(key, int | slice):
             try:
@@ -144,7 +170,7 @@ class Evaluation:
         self.call.machine.spend(1)
         if isinstance(function, values.OneOf):
             return one_of([self.invoke(one, args, keywords) for one in function.values])
-        if isinstance(function, Class | values.Instance):
+        if isinstance(function, Class | Instance):
             return self.of_class(function, args, keywords)
         if callable(function):
             result: Value = function(args, keywords)
@@ -183,13 +209,19 @@ class Evaluation:
 
     def own(self, key: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         """A call of a function that the text defines."""
-        return UNKNOWN
+        raise NotImplementedError
 
     def of_class(
-        self, function: Class | values.Instance, args: list[Value], keywords: dict[str, Value]
+        self, function: Class | Instance, args: list[Value], keywords: dict[str, Value]
     ) -> Value:
         """A call of a class that the text defines, or of an object of it."""
-        return UNKNOWN
+        made = Instance(function) if isinstance(function, Class) else function
+        found = made.kind.find("__init__" if isinstance(function, Class) else "__call__")
+        given = [
+            one for one in values.choices(found) if isinstance(one, Name) and one.startswith("def:")
+        ]
+        results = [self.own(one, [made, *args], keywords) for one in given]
+        return made if isinstance(function, Class) else one_of(results)
 
     def unknown_call(self, args: list[Value]) -> None:
         """A call of an unknown function: arguments that are a dangerous command count as one."""
@@ -259,114 +291,6 @@ class Evaluation:
             return Obj(made.name, None, DECODED * decodes + made.marks)
         return Obj("Path", found) if is_path and isinstance(found, str) else found
 
-    def change(self, row: Row, made: Invocation) -> str | None:
-        """The writing and deleting of a row; gives the path written."""
-        gone = made.pick(row.delete)
-        if row.delete == "*" and not made.args and made.owner is None:
-            gone = [UNSET]  # what the call takes from elsewhere
-        for value in gone:
-            if not values.is_function(value) and not isinstance(value, dict):
-                delete(self.call, self.home(text_of(value)), recursive=row.tree)
-        path = None
-        for value in made.pick(row.write)[:1]:
-            path = self.home(text_of(value))
-            data = made.pick(row.data)
-            content = NET if row.fetches else content_of(data[0]) if data else ""
-            if row.append:
-                self.remember(path, content)
-            else:
-                write(self.call, path, content=content)
-            if row.append and self.endless:
-                self.report("use-everything-up", "fills the disk without end")
-        return path
-
-    def remember(self, path: str, content: str) -> None:
-        """Text added to a file, for what runs it later."""
-        full = resolve(path, self.call.shell)
-        files = self.call.shell.files
-        files[full] = files.get(full, "") + content
-
-    def read(self, path: str) -> str:
-        """The content of a file, or of an address."""
-        if re.match(r"(https?|ftp)://", path):
-            self.network = True
-            check_address(self.call, path)
-            return NET
-        return read(self.call, self.home(path))
-
-    def home(self, path: str) -> str:
-        """A path with a leading `~` replaced."""
-        return self.call.shell.home + path[1:] if path == "~" or path.startswith("~/") else path
-
-    # --- effects
-    def run(self, found: list[Value], made: Invocation, repeats: bool = False) -> None:
-        """A program that is started with arguments; one text alone is shell code."""
-        args, keywords = made.args, made.keywords
-        if not args and keywords:
-            given = keywords.get("args", next(iter(keywords.values())))
-            found = given if isinstance(given, list) else [given]
-        linked = [*keywords.values(), *found]
-        if self.socket and any(isinstance(one, Obj) and "socket" in one.call for one in linked):
-            self.report_shell()
-        words = [one for one in found if not isinstance(one, dict) and not _is_callback(one)]
-        argv = [text_of(word) for word in words]
-        if repeats:
-            argv[1:2] = []
-        if not argv:
-            return
-        if _SHELLS.fullmatch(argv[0].split(" ")[0]):
-            self.has_shell = self.has_shell or argv[1:] in ([], ["-i"])
-            self.report_shell()
-        stdin = text_of(keywords["input"]) if "input" in keywords else ""
-        is_text_alone = len(argv) == 1 and not (args and isinstance(args[0], list))
-        if is_text_alone or keywords.get("shell") is True or " " in argv[0].strip():
-            self.shell(words[0], stdin)
-        else:
-            self.call.run(argv, stdin=stdin)
-
-    def shell(self, value: Value, stdin: str = "") -> None:
-        """Shell code that the script runs."""
-        text = text_of(value)
-        marks = marks_in(text)
-        if self.endless and _BACKGROUND.search(text):
-            self.report("fork-bomb", "starts processes without end")
-        if isinstance(value, values.Decoded):
-            self.report("run-decoded", "runs a command that only a decoder shows")
-        if marks and not text.strip("".join(marks) + " "):
-            if self.network and UNSET in marks:
-                self.report("run-download", "runs what another machine sends")
-            else:
-                execute(self.call, text, "a command of a script")
-            return
-        if NET in marks or DECODED in marks:
-            execute(self.call, text, "a command of a script")
-        self.call.shell_text(text, stdin=stdin or None)
-
-    def evaluate(self, name: str, value: Value) -> Value:
-        """Code that the script runs in its own language."""
-        if isinstance(value, Obj) and value.call == "compile":
-            return UNKNOWN
-        if isinstance(value, bytes | values.Decoded):
-            self.report("run-decoded", "runs code that only a decoder shows")
-        text = text_of(value)
-        if (is_text(value) or isinstance(value, bytes)) and not marks_in(text):
-            self.judge_again(text)
-            return Obj("compile")
-        marks = marks_of(value)
-        is_input = isinstance(value, Obj) and value.call.startswith("stdin")
-        if NET in marks or (self.network and DECODED not in marks):
-            self.report("run-download", "runs code that another machine sends")
-        elif DECODED in marks:
-            self.report("run-decoded", "runs code that only a decoder shows")
-        elif not (FILE in marks and self.language == "python" and name != "eval" and not is_input):
-            kind = "run-unknown" if self.language == "python" else "run-decoded"
-            self.report(kind, "runs code that cannot be known beforehand")
-        return Obj("compile")
-
-    def judge_again(self, text: str) -> None:
-        """Judge code in the same language."""
-        raise NotImplementedError
-
     def callback(self, args: list[Value], keywords: dict[str, Value]) -> Value:
         """A function that a callee calls with the arguments after it."""
         if self.language != "python" and args and is_text(args[0]):
@@ -411,62 +335,3 @@ class Evaluation:
                     if row is not None and row.is_harmful:
                         found.append(item)
         return found[: values.MAX_CHOICES]
-
-    def fork(self, row: Row, args: list[Value]) -> None:
-        """A process that is started, maybe again and again."""
-        if any(isinstance(one, Name) and one.endswith("P_WAIT") for one in args):
-            return
-        self.forked.update(self.active)
-        if self.endless or (self.loop and row.forks == "loop"):
-            self.report("fork-bomb", "starts processes without end")
-        held = [one for arg in args for one in (arg if isinstance(arg, list) else [arg])]
-        if any(isinstance(one, Name) and one in _THIS_FILE for one in held):
-            self.report("fork-bomb", "starts copies of itself")
-
-    def reach(self, row: Row, made: Invocation) -> str:
-        """Addresses that a call reaches, and what it sends there; gives what comes from a local
-        file.
-        """
-        self.network = True
-        self.socket = self.socket or row.gives == "socket"
-        if self.has_shell:
-            self.report_shell()
-        keywords = {key: one for key, one in made.keywords.items() if key not in _NOT_SENT}
-        for value in made.args:
-            pair = value[0] if isinstance(value, list) and len(value) >= 2 else value
-            if is_text(pair):
-                check_address(self.call, text_of(pair))
-        sent = marks_of([*made.args, *keywords.values()])
-        is_secret = SECRET in sent or (TOKEN in sent and not made.keywords.get("headers"))
-        if row.send is not None and _SENDS.match(made.last) and is_secret:
-            self.report_sent()
-        texts = [text_of(one) for one in [*made.args, *made.keywords.values()] if is_text(one)]
-        is_away = any("://" in text and not is_local(text) for text in texts)
-        if is_away and (made.last in ("delete", "Delete") or "DELETE" in texts):
-            self.report("cloud-destroys", "deletes something on another machine by HTTP")
-        return "".join(read(self.call, text) for text in texts if text.startswith("file:"))
-
-    def report_shell(self) -> None:
-        """Report a shell in a script that has a connection."""
-        if self.socket:
-            self.report("reverse-shell", "connects a shell to another machine")
-
-    def report_sent(self) -> None:
-        self.report("send-secret", "sends credentials to another machine")
-
-    def statements(self, found: list[Value], *, local: bool) -> None:
-        """SQL that a call runs."""
-        for value in found:
-            if is_text(value) and (reason := destruction(text_of(value))):
-                self.report("sql-local" if local else "sql-destroys", reason)
-
-
-def content_of(value: Value) -> str:
-    """What is written to a file, as it would be read later."""
-    if is_text(value) or isinstance(value, bytes):
-        return text_of(value)
-    return NET if NET in marks_of(value) else (marks_of(value).strip(UNSET + INPUT) or LOCAL)
-
-
-def _is_callback(value: Value) -> bool:
-    return (isinstance(value, Name) and value.startswith("def:")) or callable(value)

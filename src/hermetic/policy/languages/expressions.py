@@ -13,24 +13,15 @@ from collections.abc import Callable, Iterable
 from hermetic.policy.budget import joined
 from hermetic.policy.call import Call
 from hermetic.policy.marks import UNSET
-from hermetic.policy.tables import names
 
 from . import values
 from .folds import add, percent
 from .hooks import Hooks
 from .parser import WITHOUT_PARENTHESES, Block
-from .values import UNKNOWN, Instance, Name, Obj, OneOf, Value, element_of, marks_of, one_of
+from .values import UNKNOWN, Name, Obj, OneOf, Value, element_of, marks_of, one_of
 
 MAX_NODES = 12_000
 MAX_REPEATED = 10_000  # characters of a text times a number
-# Modules that other modules import; reached through those, they are the same.
-SHARED = frozenset(names("os posix subprocess shutil sys builtins importlib pty ctypes pathlib"))
-KNOWN = {
-    "sys.executable": "/usr/bin/python3",
-    "os.sep": "/",
-    "os.path.sep": "/",
-    "os.curdir": ".",
-}
 _NUMBERS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -48,20 +39,9 @@ class TooLarge(Exception):
 class Expressions(Hooks):
     """Evaluates expressions; statements are visited by the subclass."""
 
-    looks_only = frozenset(
-        names(
-            """
-print repr str type id callable hash isinstance issubclass hasattr help dir bool len vars getattr
-setattr delattr cast TypeVar NewType super create_autospec wraps update_wrapper signature
-getsource getdoc getfile exec eval compile
-"""
-        )
-    )
-
     def __init__(self, call: Call, language: str, depth: int, *, is_brief: bool = False) -> None:
         super().__init__(call, language, depth)
         self.is_brief = is_brief  # a loop over numbers takes one round, with an unknown number
-        self.methods: dict[str, list[Name]] = {}  # by name alone, of all classes
         self.nodes = 0
         self.called: Value = UNKNOWN  # the function of the last call
 
@@ -128,64 +108,6 @@ getsource getdoc getfile exec eval compile
 
     def _attribute(self, node: ast.Attribute) -> Value:
         return self.attribute(self.result_of(self.visit(node.value)), node.attr)
-
-    def attribute(self, base: Value, attr: str) -> Value:
-        found = super().attribute(base, attr)
-        if isinstance(base, Obj):
-            shared = [Name(attr.lstrip("_"))] if attr.lstrip("_") in SHARED else []
-            return one_of(
-                [found, *shared, *(self.method(one, base) for one in self.methods.get(attr, ()))]
-            )
-        return found
-
-    def method(self, function: Name, owner: Value) -> Value:
-        """A function of the text with the object it is called on."""
-        return lambda args, keywords: self.own(function, [owner, *args], keywords)
-
-    def member(self, base: values.Class | Instance, attr: str) -> Value:
-        found = (base.kind if isinstance(base, Instance) else base).find(attr)
-        given = self.assigned(attr)
-        for one in values.choices(found) if found is not None else []:
-            is_own = isinstance(one, Name) and one.startswith("def:")
-            given.append(
-                self.method(Name(one), base) if is_own and isinstance(base, Instance) else one
-            )
-        return one_of(given) if given else Obj(f"object.{attr}")
-
-    def of_module(self, base: Name, attr: str) -> Value:
-        full = f"{base}.{attr}"
-        if full in KNOWN:
-            return KNOWN[full]
-        if full in ("sys.stdin", "sys.argv"):
-            return Obj(
-                "stdin" if attr == "stdin" else full,
-                text=self.call.input() if attr == "stdin" else UNSET,
-            )
-        if base in ("posix", "nt"):
-            return super().of_module(Name("os"), attr)
-        if attr.lstrip("_") in SHARED:
-            return one_of([Name(attr.lstrip("_")), *self.assigned(attr)])
-        if base.startswith("__builtins__") or base == "builtins":
-            return Name(attr)
-        return super().of_module(base, attr)
-
-    def item(self, base: Value, key: Value) -> Value:
-        if (
-            isinstance(base, Obj)
-            and base.call in ("vars", "globals", "locals")
-            and isinstance(key, str)
-        ):
-            return (
-                self.attribute(Name(base.path), key)
-                if base.path
-                else self.names.get(key, Name(key))
-            )
-        if isinstance(base, Name) and isinstance(key, str):
-            if base.endswith("__dict__"):
-                return self.attribute(Name(base.removesuffix(".__dict__")), key)
-            if base == "sys.modules" or base.startswith("__builtins__"):
-                return Name(key)
-        return super().item(base, key)
 
     # --- literals
     def _list(self, node: ast.List | ast.Tuple | ast.Set) -> Value:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hermetic.policy.budget import MAX_TEXT, joined
 from hermetic.policy.marks import DECODED, UNSET, is_plain, unknown_like
+from hermetic.policy.programs.table import TABLE
 from hermetic.policy.shell import Shell
 from hermetic.policy.tables import names
 
@@ -22,14 +23,7 @@ ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, b
 _WIDE = re.compile(r"\d{4}|\*")  # in a template: asks for many characters by a number
 _TEMPORARY = "/tmp/tmpXXXXXXXX"
 _MAX_WORK = 2**18  # characters that a method of a text may give
-_METHODS = frozenset(
-    names(
-        """
-replace lower upper strip lstrip rstrip split encode decode title swapcase translate hex
-removeprefix splitlines zfill format
-"""
-    )
-)
+_METHODS = frozenset(TABLE.words("text-methods"))
 _SAME = frozenset(names("toString to_s to_str read text trim chomp to_a flatten compact freeze"))
 
 

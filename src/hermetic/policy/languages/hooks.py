@@ -8,7 +8,7 @@ from hermetic.policy.effects import write
 from hermetic.policy.marks import FILE, INPUT, LOCAL, NET, PIDS, SECRET, is_plain
 from hermetic.policy.network import check_address
 from hermetic.policy.programs.hooks.servers import check_served
-from hermetic.policy.tables import names
+from hermetic.policy.programs.table import TABLE
 
 from .calls import Invocation
 from .evaluation import Evaluation
@@ -19,11 +19,7 @@ _CLOUD_DELETE = re.compile(
     r"(delete|terminate|destroy|drop|purge)(?!One\b)\w*|remove_\w+|flushall|flushdb|flushAll|batch_delete|empty"
     r"|(Delete|Terminate)\w*Command"
 )
-_SQL_METHODS = names(
-    """
-execute executemany executescript sql query text do exec raw prepare unsafe
-"""
-)
+_SQL_METHODS = TABLE.words("sql-methods")
 _STAR = "\ue010"
 # Functions of the C library that the os module has under another name.
 _LIBRARY = {

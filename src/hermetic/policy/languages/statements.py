@@ -10,27 +10,15 @@ import ast
 from collections.abc import Callable
 
 from hermetic.policy.call import Call
-from hermetic.policy.tables import names
+from hermetic.policy.programs.table import TABLE
 
-from .expressions import KNOWN, SHARED, Expressions
+from .evaluation import KNOWN, SHARED
+from .expressions import Expressions
 from .values import UNKNOWN, Class, Instance, Name, Value, choices, element_of, is_endless, one_of
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-# Names that `from os import *` and the like may bring.
-_STAR = names(
-    """
-system popen remove unlink rmtree run Popen call Path kill fork execvp rmdir chmod urlopen
-check_output move CDLL PyDLL cdll pydll LibraryLoader environ listdir walk socket
-"""
-)
-# Calls by which a loop waits, so that it does not run away.
-_WAITS = frozenset(
-    names(
-        """
-sleep wait communicate join input accept recv get poll select readline read run
-"""
-    )
-)
+_STAR = TABLE.words("star-imports")
+_WAITS = frozenset(TABLE.words("waits"))
 
 
 class TextReader(Expressions):
@@ -276,15 +264,6 @@ class TextReader(Expressions):
         return None
 
     # --- functions and classes of the text
-    def of_class(
-        self, function: Class | Instance, args: list[Value], keywords: dict[str, Value]
-    ) -> Value:
-        made = Instance(function) if isinstance(function, Class) else function
-        found = made.kind.find("__init__" if isinstance(function, Class) else "__call__")
-        given = [one for one in choices(found) if isinstance(one, Name) and one.startswith("def:")]
-        results = [self.own(one, [made, *args], keywords) for one in given]
-        return made if isinstance(function, Class) else one_of(results)
-
     def own(self, key: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         definition = self.functions[key]
         self.reached.add(key)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from hermetic.contract.verdict import ShellState
 from hermetic.policy.marks import NUMBER, PIDS, TOKEN, UNSET
+from hermetic.policy.programs.table import TABLE
 from hermetic.policy.tables import names
 
 from .syntax import Node
@@ -28,16 +29,7 @@ SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 # Variables that name a tool by convention: unset, they stand for that tool.
-_TOOL_NAMES = dict(
-    pair.split("=")
-    for pair in names(
-        """
-PYTHON=python3 PYTHON3=python3 CC=cc CXX=c++ LD=ld AR=ar MAKE=make EDITOR=vi VISUAL=vi PAGER=less SHELL=/bin/bash
-NODE=node NPM=npm GO=go CARGO=cargo PIP=pip SUDO=sudo JAVA=java GIT=git BROWSER=xdg-open CMAKE=cmake
-BASH=/bin/bash PYTEST=pytest OSTYPE=linux-gnu HOSTNAME=localhost PATH=/usr/local/bin:/usr/bin:/bin
-"""
-    )
-)
+_TOOL_NAMES = dict(pair.split("=") for pair in TABLE.words("tools-by-variable"))
 # Variables whose value only the shell knows: a number, or any text.
 _NUMBERS = names("UID EUID RANDOM SECONDS LINENO BASHPID EPOCHSECONDS COLUMNS SRANDOM")
 _TEXTS = names("LANG TERM BASH_VERSION MACHTYPE HOSTTYPE")

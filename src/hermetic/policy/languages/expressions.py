@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from hermetic.policy.budget import joined
 from hermetic.policy.call import Call
@@ -68,6 +69,19 @@ class Expressions(Hooks):
             self.call.machine.spend(count // 16)
             return value if count <= values.MAX_ITEMS else Obj("list", text=UNSET)
         return value if not values.is_too_long(value) else Obj("?", text=marks_of(value))
+
+    @contextmanager
+    def within(
+        self, *, loop: bool = False, endless: bool = False, branch: bool = False
+    ) -> Iterator[None]:
+        """Inside a loop, one that neither ends nor waits, or a branch."""
+        self.loop += loop
+        self.endless += endless
+        self.conditional += branch
+        yield
+        self.loop -= loop
+        self.endless -= endless
+        self.conditional -= branch
 
     def block(self, body: Iterable[ast.AST]) -> None:
         """Visit nodes in order."""
@@ -181,10 +195,8 @@ class Expressions(Hooks):
 
     def perhaps(self, nodes: list[ast.expr]) -> Value:
         """One of the values of expressions of which some are not evaluated."""
-        self.conditional += 1
-        found = one_of([self.visit(node) for node in nodes])
-        self.conditional -= 1
-        return found
+        with self.within(branch=True):
+            return one_of([self.visit(node) for node in nodes])
 
     def _namedexpr(self, node: ast.NamedExpr) -> Value:
         value = self.visit(node.value)
@@ -235,25 +247,20 @@ class Expressions(Hooks):
         given = self.visit(first.iter)
         items = self.rounds_of(given, 64) if isinstance(given, list) else [element_of(given)]
         endless = values.is_endless(given)
-        self.loop += endless
-        self.endless += endless
         filters = any(one.ifs for one in node.generators)
-        self.conditional += filters
         out: list[Value] = []
-        for item in items:
-            self.assign(first.target, item)
-            self.block(first.ifs)
-            for other in node.generators[1:]:
-                inner = self.visit(other.iter)
-                known = isinstance(inner, list) and inner
-                self.assign(other.target, one_of(inner) if known else element_of(inner))  # type: ignore[arg-type]
-                self.block(other.ifs)
-            if isinstance(node, ast.DictComp):
-                self.visit(node.key)
-            out.append(self.visit(node.value if isinstance(node, ast.DictComp) else node.elt))
-        self.conditional -= filters
-        self.loop -= endless
-        self.endless -= endless
+        with self.within(loop=endless, endless=endless, branch=filters):
+            for item in items:
+                self.assign(first.target, item)
+                self.block(first.ifs)
+                for other in node.generators[1:]:
+                    inner = self.visit(other.iter)
+                    known = isinstance(inner, list) and inner
+                    self.assign(other.target, one_of(inner) if known else element_of(inner))  # type: ignore[arg-type]
+                    self.block(other.ifs)
+                if isinstance(node, ast.DictComp):
+                    self.visit(node.key)
+                out.append(self.visit(node.value if isinstance(node, ast.DictComp) else node.elt))
         return out if isinstance(given, list) else Obj("list", text=marks_of(out))
 
     _setcomp = _generatorexp = _dictcomp = _listcomp

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from hermetic.policy.call import Call
 from hermetic.policy.programs.table import TABLE
 
-from .evaluation import KNOWN, SHARED
 from .expressions import Expressions
 from .values import UNKNOWN, Class, Instance, Name, Value, choices, element_of, is_endless, one_of
 
@@ -42,34 +41,26 @@ class TextReader(Expressions):
                 self.own(key, [Instance(self.owners[key])] if key in self.owners else [], {})
 
     # --- imports and definitions
-    def _import(self, node: ast.Import) -> Value:
+    def _import(self, node: ast.Import) -> None:
         for alias in node.names:
             first = alias.name.split(".")[0]
             self.names[alias.asname or first] = Name(alias.name if alias.asname else first)
-        return None
 
-    def _importfrom(self, node: ast.ImportFrom) -> Value:
-        module = (
-            (node.module or "").replace("posix", "os")
-            if node.module != "posixpath"
-            else node.module
-        )
+    def _importfrom(self, node: ast.ImportFrom) -> None:
+        module = Name(node.module or "")
         for alias in node.names:
             if alias.name == "*":
                 for name in _STAR:
-                    self.names.setdefault(name, Name(f"{module}.{name}"))
-            full = f"{module}.{alias.name}"
-            found: Value = Name(full)
-            if full in KNOWN or full == "os.environ" or alias.name in SHARED:
-                found = self.of_module(Name(module), alias.name)
-            self.names[alias.asname or alias.name] = found if not node.level else Name(full)
-        return None
+                    self.names.setdefault(name, self.of_module(module, name))
+            found = self.of_module(module, alias.name)
+            self.names[alias.asname or alias.name] = (
+                Name(f"{module}.{alias.name}") if node.level else found
+            )
 
-    def _functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
+    def _functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self.visit(node.returns)
         self.block(getattr(node, "type_params", ()))
         self.names[node.name] = self.decorated(node.decorator_list, self.defined(node, node.name))
-        return None
 
     _asyncfunctiondef = _functiondef
 
@@ -99,7 +90,7 @@ class TextReader(Expressions):
                 value = one_of([value, self.invoke(found, [value], {})])
         return value
 
-    def _classdef(self, node: ast.ClassDef) -> Value:
+    def _classdef(self, node: ast.ClassDef) -> None:
         bases = [self.visit(base) for base in node.bases]
         self.block(node.keywords)
         self.block(getattr(node, "type_params", ()))
@@ -114,46 +105,40 @@ class TextReader(Expressions):
                     self.methods.setdefault(name, []).append(one)
                     self.owners[one] = made
         self.names[node.name] = self.decorated(node.decorator_list, made)
-        return None
 
     # --- simple statements
-    def _return(self, node: ast.Return) -> Value:
+    def _return(self, node: ast.Return) -> None:
         value = self.visit(node.value)
         if self.returns:
             self.returns[-1].append(value)
-        return None
 
-    def _assign(self, node: ast.Assign) -> Value:
+    def _assign(self, node: ast.Assign) -> None:
         value = self.visit(node.value)
         for target in node.targets:
             self.assign(target, value)
-        return None
 
-    def _annassign(self, node: ast.AnnAssign) -> Value:
+    def _annassign(self, node: ast.AnnAssign) -> None:
         self.visit(node.annotation)
         if node.value is not None:
             self.assign(node.target, self.visit(node.value))
         else:
             self.visit(node.target)
-        return None
 
-    def _augassign(self, node: ast.AugAssign) -> Value:
+    def _augassign(self, node: ast.AugAssign) -> None:
         value = self.visit(node.value)
         self.assign(node.target, self.sized(self.binary(self.visit(node.target), value, node.op)))
-        return None
 
     # --- branches and loops
     def either(self, *ways: Callable[[], object]) -> None:
         """Take each way from here; afterwards names have the values of any of them."""
         before = self.names
-        self.conditional += 1
         ends: list[dict[str, Value]] = []
-        for way in ways:
-            self.call.machine.spend(len(before) // 16)
-            self.names = dict(before)
-            way()
-            ends.append(self.names)
-        self.conditional -= 1
+        with self.within(branch=True):
+            for way in ways:
+                self.call.machine.spend(len(before) // 16)
+                self.names = dict(before)
+                way()
+                ends.append(self.names)
         self.names = self.joined(ends)
 
     def joined(self, ends: list[dict[str, Value]]) -> dict[str, Value]:
@@ -165,68 +150,52 @@ class TextReader(Expressions):
             found[name] = values[0] if is_same else one_of(values)
         return found
 
-    def _for(self, node: ast.For | ast.AsyncFor) -> Value:
-        values = self.visit(node.iter)
-        is_known = isinstance(values, list) and bool(values)
-        items = self.rounds_of(values, 24) if is_known else [element_of(values)]  # type: ignore[arg-type]
-        endless = is_endless(values)
-        skips = any(
-            isinstance(one, ast.Continue | ast.Break)
-            for part in node.body
-            for one in ast.walk(part)
-        )
-        self.conditional += skips
+    def _for(self, node: ast.For | ast.AsyncFor) -> None:
+        given = self.visit(node.iter)
+        items = self.rounds_of(given, 24) if isinstance(given, list) else []
+        endless = is_endless(given)
+        nodes = (one for part in node.body for one in ast.walk(part))
+        skips = any(isinstance(one, ast.Continue | ast.Break) for one in nodes)
 
         def rounds() -> None:
-            for item in items:
+            for item in items or [element_of(given)]:
                 self.assign(node.target, item)
                 self.block(node.body)
 
-        self.loop += endless
-        self.endless += endless and not _waits(node.body)
-        if is_known:
-            rounds()
-        else:
-            self.either(rounds, lambda: None)
-        self.conditional -= skips
-        self.loop -= endless
-        self.endless -= endless and not _waits(node.body)
+        is_run_away = endless and not _waits(node.body)
+        with self.within(loop=endless, endless=is_run_away, branch=skips):
+            if items:
+                rounds()
+            else:
+                self.either(rounds, lambda: None)
         self.block(node.orelse)
-        return None
 
     _asyncfor = _for
 
-    def _while(self, node: ast.While) -> Value:
+    def _while(self, node: ast.While) -> None:
         self.visit(node.test)
         is_always = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        endless = is_always and not _waits(node.body)
-        self.loop += 1
-        self.endless += endless
-        if is_always:
-            self.block(node.body)
-        else:
-            self.either(lambda: self.block(node.body), lambda: None)
-        self.loop -= 1
-        self.endless -= endless
+        with self.within(loop=True, endless=is_always and not _waits(node.body)):
+            if is_always:
+                self.block(node.body)
+            else:
+                self.either(lambda: self.block(node.body), lambda: None)
         self.block(node.orelse)
-        return None
 
-    def _if(self, node: ast.If) -> Value:
+    def _if(self, node: ast.If) -> None:
         self.visit(node.test)
         self.either(lambda: self.block(node.body), lambda: self.block(node.orelse))
-        return None
 
-    def _with(self, node: ast.With | ast.AsyncWith) -> Value:
+    def _with(self, node: ast.With | ast.AsyncWith) -> None:
         for item in node.items:
             value = self.visit(item.context_expr)
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, value)
         self.block(node.body)
-        return None
 
     _asyncwith = _with
 
-    def _try(self, node: ast.Try) -> Value:
+    def _try(self, node: ast.Try) -> None:
         before = dict(self.names)
         self.block(node.body)
         self.block(node.orelse)
@@ -241,11 +210,10 @@ class TextReader(Expressions):
             ends.append(self.names)
         self.names = self.joined(ends)
         self.block(node.finalbody)
-        return None
 
     _trystar = _try
 
-    def _match(self, node: ast.Match) -> Value:
+    def _match(self, node: ast.Match) -> None:
         subject = self.visit(node.subject)
 
         def take(case: ast.match_case) -> None:
@@ -253,15 +221,12 @@ class TextReader(Expressions):
                 name = getattr(part, "name", None) or getattr(part, "rest", None)
                 if isinstance(name, str):
                     is_whole = part is case.pattern
-                    self.names[name] = (
-                        subject if is_whole else one_of([element_of(subject), UNKNOWN])
-                    )
+                    self.names[name] = subject if is_whole else element_of(subject)
             self.visit(case.pattern)
             self.visit(case.guard)
             self.block(case.body)
 
         self.either(*[lambda case=case: take(case) for case in node.cases], lambda: None)
-        return None
 
     # --- functions and classes of the text
     def own(self, key: str, args: list[Value], keywords: dict[str, Value]) -> Value:

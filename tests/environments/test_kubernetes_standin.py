@@ -3,6 +3,7 @@ exec protocol, runtime classes, and claims of agent-sandbox.
 """
 
 import asyncio
+import json
 import os
 import secrets
 from collections.abc import Iterator
@@ -17,8 +18,10 @@ from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.environments.kubernetes import Kubernetes
 from hermetic.environments.pods.api import connected
 from hermetic.registry.records import new_id
+from tests.cli.program import as_json, eventually, running
 from tests.environments.clusters import Standin, standin, until
 from tests.environments.test_kubernetes import gc
+from tests.fleet.test_batch import results_of, write_tasks
 
 pytestmark = pytest.mark.slow
 
@@ -83,6 +86,30 @@ async def test_requests_that_a_busy_server_puts_off_are_made_again(tmp_path: Pat
         async with connected(str(server.kubeconfig), None, None) as cluster:
             (waiting,) = server.objects("pods")
             await cluster.request("DELETE", cluster.path("pods", waiting["metadata"]["name"]))
+
+
+def test_a_batch_in_pods_continues_after_its_caller_was_killed(tmp_path: Path) -> None:
+    ran, go = tmp_path / "ran", tmp_path / "go"
+    command = f"echo x >> {ran}; while [ ! -e {go} ]; do sleep 0.1; done; echo done"
+    tasks = write_tasks(tmp_path, [{"id": f"t{n}", "command": command} for n in range(3)])
+    (at := tmp_path / "api").mkdir()
+    with standin(at) as server:
+        options = {**server.options, "image": "x"}
+        given = [
+            word
+            for name, value in options.items()
+            for word in ("-o", f"{name}={json.dumps(value)}")
+        ]
+        words = ("fleet", "run", "--tasks", tasks, "--env", "kubernetes", *given)
+        with running(*words) as caller:
+            eventually(lambda: ran.exists() and len(ran.read_text().split()) == 3, SECONDS)
+            caller.kill()
+            caller.wait(SECONDS)
+        go.touch()
+        summary = as_json(*words)
+        assert (summary["passed"], summary["adopted"], summary["lost"]) == (3, 3, 0)
+        assert ran.read_text().split() == ["x"] * 3
+        assert [entry["output"] for entry in results_of(tasks)] == ["done\n"] * 3
 
 
 async def test_a_runtime_class_is_a_request_to_the_cluster(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from hermetic.contract.environment import NewEnvironment
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.environments.kubernetes import Kubernetes
 from hermetic.environments.pods.api import connected
+from hermetic.environments.pods.manifest import POOL
 from hermetic.registry.records import new_id
 from tests.cli.program import as_json, eventually, running
 from tests.environments.clusters import Standin, standin, until
@@ -83,9 +84,23 @@ async def test_requests_that_a_busy_server_puts_off_are_made_again(tmp_path: Pat
         given: dict[str, Any] = {**server.options, "image": "x", "pool": 1}
         async with hermetic.open("kubernetes", **given) as environment:
             assert (await environment.run("echo on")).output == "on\n"
-        async with connected(str(server.kubeconfig), None, None) as cluster:
-            (waiting,) = server.objects("pods")
-            await cluster.request("DELETE", cluster.path("pods", waiting["metadata"]["name"]))
+        await end_waiting(server, 1)
+
+
+async def end_waiting(server: Standin, count: int) -> None:
+    """Deletes the pods of a pool, of which there are so many."""
+    waiting = [pod for pod in server.objects("pods") if POOL in pod["metadata"]["labels"]]
+    async with connected(str(server.kubeconfig), None, None) as cluster:
+        for pod in waiting:
+            await cluster.request("DELETE", cluster.path("pods", pod["metadata"]["name"]))
+    assert len(waiting) == count
+
+
+async def test_openings_at_the_same_time_fill_a_pool_once(tmp_path: Path) -> None:
+    with standin(tmp_path) as server:
+        given: dict[str, Any] = {**server.options, "image": "x", "pool": 2}
+        await asyncio.gather(*(_opened(**given) for _ in range(5)))
+        await end_waiting(server, 2)
 
 
 def test_a_batch_in_pods_continues_after_its_caller_was_killed(tmp_path: Path) -> None:
@@ -200,8 +215,8 @@ async def test_a_cancelled_claim_is_deleted(tmp_path: Path) -> None:
 
 
 async def _opened(**options: Any) -> None:
-    async with hermetic.open("kubernetes", **options):
-        pass
+    async with hermetic.open("kubernetes", **options) as environment:
+        await environment.run("true")
 
 
 async def test_gc_deletes_a_claim_without_a_record(pools: Standin, tmp_path: Path) -> None:

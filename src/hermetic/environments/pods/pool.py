@@ -7,6 +7,8 @@ from hermetic.environments.clouds.hosted import ROOT, NewSandbox
 from hermetic.environments.pods.api import ApiFailure, Cluster, Object
 from hermetic.environments.pods.manifest import NAME, POOL, KubernetesOptions, manifest, pool_key
 from hermetic.environments.pods.states import state_of
+from hermetic.registry.file_lock import locked
+from hermetic.registry.records import runtime_root
 
 UNCLAIMED = "pool"  # in place of a runtime directory: any machine's environment may take it
 TAKEN = (404, 409, 422)  # answers where another caller was first, or the pod has gone
@@ -40,9 +42,16 @@ class PodPool:
         return None
 
     async def fill(self) -> None:
-        """Creates the pods that are missing, and waits for none of them."""
-        missing = self._options.pool - len(await self._waiting())
-        for _ in range(missing):
+        """Creates the pods that are missing, and waits for none of them.
+
+        Openings of this machine at the same time do so one after the other: each sees what the one
+        before it has created.
+        """
+        async with locked(runtime_root() / f".pool-{self._key}.lock"):
+            await self._create_missing()
+
+    async def _create_missing(self) -> None:
+        for _ in range(self._options.pool - len(await self._waiting())):
             labels = {ROOT: UNCLAIMED, POOL: self._key}
             name = f"hermetic-pool-{secrets.token_hex(6)}"
             try:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 
@@ -16,6 +17,18 @@ def find_python(version: str) -> str | None:
         if path
     ]
     return next(filter(_works, found), None)
+
+
+def other_pythons() -> list[str]:
+    """Interpreters besides this one, without starting any: of the system, and pyenv's."""
+    found: set[str] = set()
+    for minor in range(8, 15):
+        # pyenv keeps versions side by side
+        beside = Path(sys.base_prefix).parent.glob(f"3.{minor}.*/bin/python3.{minor}")
+        found |= {
+            str(path) for path in (Path(f"/usr/bin/python3.{minor}"), *beside) if path.exists()
+        }
+    return sorted(found - {os.path.realpath(sys.executable)})
 
 
 def _works(python: str) -> bool:

@@ -14,6 +14,7 @@ import pytest
 from hermetic.link.archive import BOOT
 from hermetic.resident.wire.frames import REQUEST, pack_frame
 from tests.programs import need_variable
+from tests.pythons import other_pythons
 from tests.resident.running import Client, running
 
 # What Debian's python3-minimal lacks.
@@ -48,19 +49,6 @@ HEAVY = ("asyncio", "subprocess", "typing", "json", "threading", "traceback", "s
 
 def arguments(pid: int) -> list[bytes]:
     return [word for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") if word]
-
-
-def other_pythons() -> list[str]:
-    """Interpreters of other versions that this machine happens to have."""
-    found: set[str] = set()
-    for minor in (8, 9, 10, 11, 12, 13, 14):
-        beside = Path(sys.base_prefix).parent.glob(
-            f"3.{minor}.*/bin/python3.{minor}"
-        )  # pyenv keeps versions side by side
-        found |= {
-            str(path) for path in (Path(f"/usr/bin/python3.{minor}"), *beside) if path.exists()
-        }
-    return sorted(found - {os.path.realpath(sys.executable)})
 
 
 def test_it_shows_its_name_and_nothing_of_what_it_was_given() -> None:

@@ -3,10 +3,8 @@
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
-from shutil import which
 from typing import Literal
 
 import msgspec
@@ -20,6 +18,7 @@ from hermetic.tools.base.task import Task
 from hermetic.tools.code.answer import Printed, shown
 from tests.environments.engines import need_engine
 from tests.programs import need_variable
+from tests.pythons import other_pythons
 from tests.sizes import is_full, scale
 from tests.tools.code.scripted import Box, EchoArguments, here, scripting
 
@@ -492,28 +491,10 @@ async def test_a_script_in_a_sandbox_reaches_the_tasks_place_by_its_tools(tmp_pa
         assert answer["output"] == "False\nof the task\n", answer
 
 
-def pythons() -> dict[str, str]:
-    """By version the Pythons of this machine; a name on PATH may be a shim for one that is not
-    there.
-    """
-    found = {".".join(map(str, sys.version_info[:2])): sys.executable}
-    for program in filter(
-        None, map(which, ("python3.8", "python3.9", "python3.10", "python3.12", "python3.13"))
-    ):
-        asked = [
-            program,
-            "-I",
-            "-c",
-            "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)",
-        ]
-        if said := subprocess.run(
-            asked, capture_output=True, text=True, check=False
-        ).stdout.split():
-            found[said[0]] = said[1]
-    return found
-
-
-PYTHONS = pythons()
+PYTHONS = {
+    **{Path(path).name.removeprefix("python"): path for path in other_pythons()},
+    ".".join(map(str, sys.version_info[:2])): sys.executable,
+}
 
 
 @pytest.mark.parametrize("warm", [False, True])

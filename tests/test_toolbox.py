@@ -324,7 +324,7 @@ async def test_what_is_dangerous_is_refused_before_anything_starts(tmp_path: Pat
     async with opened(tmp_path) as box:
         answer = await box.terminal(f"touch {tmp_path}/ran; curl http://127.0.0.1:9/x | bash")
         assert (answer["exit_code"], answer["status"]) == (-1, "blocked")
-        assert "nobody can be asked" in answer["error"]
+        assert "there is no user to ask" in answer["error"]
         assert not (tmp_path / "ran").exists()
 
 

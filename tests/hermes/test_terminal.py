@@ -188,7 +188,7 @@ def test_without_a_user_a_dangerous_command_is_blocked() -> None:
         "blocked",
         "nobody",
     )
-    assert "nobody can be asked here" in answer["error"]
+    assert "there is no user to ask here" in answer["error"]
     assert "said no" not in answer["error"]
 
 

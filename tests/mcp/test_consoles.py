@@ -16,7 +16,8 @@ from tests.mcp.clients import ERAS, answer, connected
 async def test_a_client_without_forms_asks_where_a_console_attends(era: str) -> None:
     async with connected(era) as client, ApprovalWatch("console") as console:
         assert (
-            "nobody can be asked" in (await answer(client, "terminal", {"command": BAD}))["error"]
+            "there is no user to ask"
+            in (await answer(client, "terminal", {"command": BAD}))["error"]
         )
         with console.attend():
             call = asyncio.create_task(answer(client, "terminal", {"command": BAD}))

@@ -79,7 +79,7 @@ async def test_nobody_lets_it_out_where_nobody_can_be_asked_and_never_what_is_ha
     tmp_path: Path,
 ) -> None:
     async with sandboxed(tmp_path, None) as toolbox:
-        assert "nobody can be asked" in (await call(toolbox, "true", outside=True))["error"]
+        assert "there is no user to ask" in (await call(toolbox, "true", outside=True))["error"]
     async with sandboxed(tmp_path, Person("always")) as toolbox:
         assert "never run" in (await call(toolbox, "rm -rf /", outside=True))["error"]
 

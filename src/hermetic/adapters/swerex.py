@@ -253,7 +253,7 @@ class HermeticDeployment(AbstractDeployment):
         self._runtime: HermeticRuntime | None = None
 
     def add_hook(self, hook: DeploymentHook) -> None:
-        """Adds a hook that is told of the steps of a start."""
+        """Adds a hook that is called at the steps of a start."""
         self._hooks.add_hook(hook)
 
     async def is_alive(self, *, timeout: float | None = None) -> IsAliveResponse:

@@ -98,7 +98,7 @@ class Approvals:
         self._mask = mask
         if settings.nobody == "allow":
             _log.warning(
-                "approvals.nobody is allow: what is dangerous runs unasked where nobody can be asked"
+                "approvals.nobody is allow: what is dangerous runs without a question where there is no user"
             )
 
     def __repr__(self) -> str:
@@ -170,7 +170,7 @@ class Approvals:
             if denied := self.rules.denied(action.text, acts, directories):
                 raise self._refused(action, "rule", f"{denied}; do it in another way")
         if action.verdict.hardline:
-            raise self._refused(action, "policy", "it is never run, whoever asks")
+            raise self._refused(action, "policy", "it is never run, for any caller")
 
     async def _allowed(self, action: Action, needs: list[Need]) -> _Allowed:
         mode, task, environment = self.settings.mode, action.task, action.context.key
@@ -189,15 +189,15 @@ class Approvals:
             return _Allowed("budget")
         if mode == "deny":
             raise self._refused(
-                action, "mode", f"{_why(needs)}; nobody is asked in this mode: do it in another way"
+                action, "mode", f"{_why(needs)}; this mode asks no user: do it in another way"
             )
         if self.can_ask:
             return await self._ask(action, needs)
         if self.settings.nobody != "allow" or action.always_needs:
-            why = "nobody can be asked; do it in another way, or tell the user what you need"
+            why = "there is no user to ask; do it in another way, or tell the user what you need"
             raise self._refused(action, "nobody", f"{_why(needs)}; {why}")
         _log.warning(
-            "nobody can be asked, and approvals.nobody is allow: %s", self._mask(_why(needs))
+            "there is no user to ask, and approvals.nobody is allow: %s", self._mask(_why(needs))
         )
         return _Allowed("nobody")
 

@@ -274,7 +274,7 @@ async def _find_id(arguments: argparse.Namespace) -> str:
     async with _found(arguments) as found:
         if found.info.ending is not None:
             raise InputClosed(
-                f"process {found.info.id} has ended; nobody reads a secret",
+                f"process {found.info.id} has ended and reads no secret",
                 process_id=found.info.id,
             )
         return found.info.id

@@ -20,8 +20,8 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str = "local"
     cwd: str | None = None  # where sessions start
-    lease: LeaseSeconds | None = None  # life with nobody attached and nothing running
-    unattended: LeaseSeconds | None = None  # life with nobody attached though something runs
+    lease: LeaseSeconds | None = None  # life without a caller and without a process
+    unattended: LeaseSeconds | None = None  # life without a caller while a process runs
     # whose files and skills places are shown, and whose home commands have
     profile: str | None = None
     home: HomeMode = "auto"  # of commands on this machine

@@ -1,6 +1,4 @@
-"""Whether a process waits for input is the kernel's word: those that wait are told, those that do
-not are not.
-"""
+"""Processes that wait for input are recognized from the kernel's state, and no others."""
 
 import asyncio
 from typing import Any

@@ -69,7 +69,7 @@ class Denial(msgspec.Struct, frozen=True):
     """The answer "deny" with a reason for the model."""
 
     reason: str
-    by: Literal["user", "nobody"] = "user"  # nobody: there is no user who could be asked
+    by: Literal["user", "nobody"] = "user"  # nobody: there is no user to ask
 
 
 # Raises TimeoutError when no answer came in time; any other exception means that the approver

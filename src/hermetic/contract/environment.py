@@ -69,7 +69,7 @@ class ResidentConfig(msgspec.Struct, frozen=True, kw_only=True):
     host_socket: str = ""
     opener: int | None = None  # a user besides the resident's own and root that may connect
     own_sockets: bool = False  # abstract sockets of others are closed to its commands
-    fences: tuple[str, ...] = ()  # what nobody there reaches by its network: metadata, neighbours
+    fences: tuple[str, ...] = ()  # what its network does not reach: metadata, neighbours
     outside: int = 0  # the network that has to be another than its own for that, by its number
     init_files: tuple[str, ...] = ()  # what a login shell reads besides its profile
     keep_path: bool = False  # entries of PATH stay in front of those that the profile sets
@@ -115,35 +115,50 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""  # what to do, unless all is well
 
 
-# Asked with an environment's id: True inside means that no record has it and nobody opens it, as
-# long as that lasts.
+# Called with an environment's id. True inside means that it has no record and no opener, as long as
+# that lasts.
 Abandoned = Callable[[str], AbstractAsyncContextManager[bool]]
 
 
 class Backend(Protocol):
     """A way to start a resident somewhere and to reach it.
 
-    A class may also have: `leaves_files = True`: its resident cannot take the directory and the
-    spool away itself; the janitor then does when it ends, also without any caller: at once where it
-    listens in `directory`, after its lease where it is elsewhere. `variables`: beginnings of names
-    of the opener's variables that whoever looks there for the janitor needs. `orphans = True`: what
-    its start has created elsewhere outlives an opener that was killed; `collect` ends that too.
-    `noticed_after`: how many seconds after its end a killed caller is noticed there; its lease
-    begins then. `async def is_gone(self, record: EnvironmentRecord) -> bool`: whether the
-    resident's process or container has ended; only that proves that an environment is gone when its
-    socket is missing. Raises OSError or Unreachable where it cannot be seen. Without it, a missing
-    socket is taken as proof. `async def is_paused(self, record: EnvironmentRecord) -> bool`:
-    whether the place is held on purpose; then a resident that does not answer is not ended when its
-    lease is over. `answers_within`: how many seconds a living resident may take to answer a ping
-    over this transport. `notices_silence = True`: its transport ends the stream itself when the
-    resident's machine is not heard any more. `option_shape`: the Struct of its options, by which
-    settings are checked before anything is opened. `async def doctor(cls) -> Finding`, a
-    classmethod: whether this kind is usable here; quick, and leaves nothing. `async def
-    collect(cls, root: str, abandoned: Abandoned) -> list[str]`, a classmethod: takes away the
-    places of this kind that were made for the runtime directory `root` and are abandoned; names
-    what it took away. `async def disk_bytes(self, record: EnvironmentRecord) -> int`: what a living
-    place of its takes on a disk. `async def has_image(self) -> bool`: whether this machine has the
-    image already, so that a start need not fetch it.
+    A class may also have these attributes:
+
+    `leaves_files = True`
+        Its resident cannot remove the directory and the spool itself. The janitor does when it
+        ends, also without a caller: at once where it listens in `directory`, after its lease where
+        it is elsewhere.
+    `variables`
+        Beginnings of names of the opener's variables that the janitor's check needs.
+    `orphans = True`
+        What its start has created elsewhere outlives an opener that was killed; `collect` ends
+        that too.
+    `noticed_after`
+        Seconds after the end of a killed caller until it is noticed there; its lease begins then.
+    `answers_within`
+        Seconds that a living resident may take to answer a ping over this transport.
+    `notices_silence = True`
+        Its transport ends the stream itself when the resident's machine is not heard any more.
+    `option_shape`
+        The Struct of its options, by which settings are checked before anything is opened.
+
+    and these coroutines; `doctor` and `collect` are class methods:
+
+    `is_gone(self, record: EnvironmentRecord) -> bool`
+        Whether the resident's process or container has ended; only that proves that an environment
+        is gone when its socket is missing. Raises OSError or Unreachable where it cannot be seen.
+        Without it, a missing socket is taken as proof.
+    `is_paused(self, record: EnvironmentRecord) -> bool`
+        Whether the environment is held on purpose. A resident that does not answer is then not
+        ended when its lease is over.
+    `doctor(cls) -> Finding`
+        Whether this kind is usable here; quick, and leaves nothing.
+    `collect(cls, root: str, abandoned: Abandoned) -> list[str]`
+        Removes the abandoned environments of this kind that were made for the runtime directory
+        `root`, and names them.
+    `disk_bytes(self, record: EnvironmentRecord) -> int`
+        What a living environment of its takes on a disk.
     """
 
     kind: str
@@ -165,8 +180,8 @@ class Backend(Protocol):
     async def reach(self, record: EnvironmentRecord) -> socket.socket:
         """A connected, non-blocking stream socket to the resident.
 
-        Raises: ConnectionRefusedError where the socket is and nobody listens, so that the resident
-        is gone; FileNotFoundError where there is no socket; Unreachable when the transport is
+        Raises: ConnectionRefusedError where the socket is and no process listens, so that the
+        resident is gone; FileNotFoundError where there is no socket; Unreachable when the transport is
         broken, so that trying again may help; EnvironmentUnavailable when trying again will not.
         """
 

@@ -1,20 +1,21 @@
 """The errors: each means that *we* could not do our part. How a command ended is never an error.
 
-ExecutionError ├─ InvalidArgument (also a ValueError)   what the caller gave cannot be used; nothing
-was started   argument │  ├─ EditRefused                        an edit does not fit the file;
-nothing was written         reason, path │  └─ FileChanged                        a file is not as
-it was when the caller read it            argument ├─ ConfigError                           unknown
-kind, option or setting; names the valid ones      setting ├─ NotPermitted
-policy or a person said no                                 rule, reason │  ├─ ApprovalRequired
-it waits for somebody's answer                             request │  └─ Driven
-a person drives the process, and its input is theirs       process_id, driver ├─
-EnvironmentUnavailable                never came up, or is gone
-environment │  ├─ Unreachable                        it cannot be used now; it may live on
-environment, state │  └─ NotInstalled                       a program that this kind needs is
-missing on this machine  problem, advice ├─ Unsupported                           this place cannot
-do that; says what could                 capability ├─ UnknownProcess, InputClosed
-process_id ├─ UnknownApproval                       no question with that id waits └─ BridgeError
-a script broke the call protocol
+ExecutionError
+├─ InvalidArgument         an argument cannot be used; nothing was started. Also a ValueError
+│  ├─ EditRefused          an edit does not fit the file; nothing was written
+│  └─ FileChanged          a file is not as it was when the caller read it
+├─ ConfigError             unknown kind, option or setting; names the valid ones
+├─ NotPermitted            policy or a person said no
+│  ├─ ApprovalRequired     it waits for an answer
+│  └─ Driven               a person drives the process, and its input is theirs
+├─ EnvironmentUnavailable  never came up, or is gone
+│  ├─ Unreachable          it cannot be used now; it may live on
+│  └─ NotInstalled         a program that this kind needs is missing on this machine
+├─ Unsupported             this environment cannot do that; says what could
+├─ UnknownProcess          no process with that id
+├─ InputClosed             the standard input of that process is closed
+├─ UnknownApproval         no pending request with that id
+└─ BridgeError             a script broke the call protocol
 """
 
 from typing import Literal

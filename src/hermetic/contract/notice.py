@@ -40,7 +40,7 @@ class NotifyOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     searched: int = 0  # bytes of its output that were searched
     strikes: int = 0
     matches: int = 0  # that were told
-    # the id of the notice that was handed out last, perhaps to somebody who died over it
+    # the id of the notice that was handed out last, perhaps to a caller that has ended since
     given: str = ""
     origin: Literal["background", "yielded", "foreground"] = "background"
     ended_by: str = ""  # who ended it, when that was one of the tools

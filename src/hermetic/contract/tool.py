@@ -1,4 +1,4 @@
-"""A function offered to a model: its name, what it is told about it, and its arguments as one type."""
+"""A function offered to a model: its name, its description, and its arguments as one type."""
 
 import json
 import re

@@ -32,7 +32,7 @@ FOLLOWED_OUTPUT = 8192  # bytes
 # kinds whose tasks other processes find, unless the settings say otherwise
 SHARED = ("docker", "podman")
 NOBODY = Denial(
-    "nobody can be asked here; do it in another way, or tell the user what you need", "nobody"
+    "there is no user to ask here; do it in another way, or tell the user what you need", "nobody"
 )
 # Override of a task → option, by kind.
 IMAGES = {

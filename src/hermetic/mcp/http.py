@@ -1,7 +1,7 @@
 """MCP over streamable HTTP, in both protocol eras. Another server routes requests here after its
 own checks.
 
-A client of the handshake era is told apart by its session, which only the token that began it may
+A client of the handshake era is identified by its session, which only the token that began it may
 use. A client of 2026-07-28 has none: it is the holder of a token with a name, and further by what
 `Caller` and the cookie say.
 """

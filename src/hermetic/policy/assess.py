@@ -51,7 +51,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     stdin: str | None = None  # its whole input
     env: Mapping[str, str] = {}  # variables for it alone
     extension: Extension | None = None  # rows of the user and the project
-    # variables of its session that are part of every act; None: nobody knows
+    # variables of its session that are part of every act; None: unknown
     context: Mapping[str, str] | None = None
 
 
@@ -290,7 +290,7 @@ def _prepare(evaluator: Evaluator, shell: Shell, state: ShellState | None) -> No
         try:
             read = _read_again if len(source) <= MAX_KEPT else _read
             evaluator.run(read(source), shell, None)
-        except (Unreadable, Overflow):  # whatever it does, nobody has seen it
+        except (Unreadable, Overflow):  # what it does is unknown
             evaluator.findings.clear()
             evaluator.run(_read(f'{name} () {{ eval "$__unreadable"; }}'), shell, None)
     for name, code in state.traps.items():

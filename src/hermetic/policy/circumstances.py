@@ -17,7 +17,7 @@ from .rules import Finding
 from .shell import Shell, Value
 
 # Variables by which the same words reach another account, cluster, database, repository or program.
-# They count whoever has set them, and also where they are not exported.
+# They count for any origin, and also where they are not exported.
 _CONTEXT = regex(
     r"LD_|DYLD_|GIT_|SSH_(?!CONNECTION$|CLIENT$|TTY$)|KUBE|AWS_|AZURE_|ARM_|GOOGLE_|GCLOUD|CLOUDSDK_|DOCKER_|CONTAINER_"
     r"|COMPOSE_|PODMAN_|PG|MYSQL|REDIS|MONGO|SQL|DATABASE_|DB_|TF_|TERRAFORM|HELM|VAULT_|CONSUL_|NOMAD_|ANSIBLE_|PULUMI_"
@@ -75,7 +75,7 @@ def _variables(shell: Shell, env: Mapping[str, str]) -> dict[str, str]:
     """The variables that are part of the act: those that its session was given, and those of the
     text itself.
     """
-    if shell.context is None:  # nobody has said what its session was given
+    if shell.context is None:  # the session's variables are unknown
         found = {
             name: _text(value) for name, value in shell.variables.items() if _CONTEXT.match(name)
         }
@@ -85,7 +85,7 @@ def _variables(shell: Shell, env: Mapping[str, str]) -> dict[str, str]:
         passed_on = shell.exported is None or name in shell.exported
         if shell.began.get(name) != value and counts(name, passed_on=passed_on):
             found[name] = _text(value)
-    # nobody knows which way was taken
+    # the branch that was taken is unknown
     found.update({name: UNSET for name in shell.choices if name in found})
     found.update(env)
     return {name: value for name, value in found.items() if not _HARMLESS.fullmatch(name)}
@@ -98,8 +98,8 @@ def _text(value: Value) -> str:
 def _exact(finding: Finding, call: Call, around: str) -> str:
     """A digest that is equal only for the same words, input, directory and variables.
 
-    Empty when a part of them cannot be known, or when code runs that nobody has seen: then one
-    approval is good for one time alone.
+    Empty when a part of them cannot be known, or when unknown code runs: then one approval is
+    good for one time alone.
     """
     rule, shell = finding.rule, call.shell
     if "executes unseen code" in rule.effects:

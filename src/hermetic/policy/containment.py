@@ -15,13 +15,13 @@ package-config-tamper remote-code opaque-code
 """
     )
 )
-# Code nobody has seen reaches whatever is shared.
+# Unknown code reaches all that is shared.
 _ANYWHERE = frozenset({"remote-code", "opaque-code", "recursive-delete"})
 # What cannot happen where there is no network.
 _NEEDS_NETWORK = frozenset({"secret-exfil", "reverse-shell", "cloud-destroy", "remote-code"})
 # What belongs to the caller only where the caller's files are mounted.
 _OF_FILES = frozenset({"secret-read", "protected-path"})
-# Somebody's real machine, wherever it stands.
+# A real machine, local or remote.
 _MACHINES = frozenset({"local", "ssh"})
 # Directories that hold the sockets of engines.
 _CONTROL = frozenset({"/", "/run", "/var", "/var/run"})

@@ -1,4 +1,4 @@
-"""Code nobody can see before it runs, and how to judge it."""
+"""Code that is not visible before it runs, and its verdict."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def execute(call: Call, text: str, how: str, *, piped: bool = False) -> bool:
 
 
 def is_wholly_unseen(text: str) -> bool:
-    """True for text of which nothing is known but that a variable nobody has seen holds it."""
+    """True for text of which nothing is known but that an unknown variable holds it."""
     return UNSET in text and not text.strip("".join(marks_in(text)) + " \n\"'")
 
 

@@ -156,7 +156,7 @@ def read(call: Call, path: str, *, tree: bool = False) -> str:
     if full in ("/dev/zero", "/dev/urandom", "/dev/random", "/dev/full"):
         return FILE + ENDLESS
     if full.endswith(".pid") and full.startswith(("/run/", "/var/run/")):
-        return marks.PIDS  # whoever holds a service's id can end it
+        return marks.PIDS  # a service's id is enough to end it
     if tree and place == "home" and not full.rstrip("/").endswith(tuple(GLOBS)):
         return SECRET + FILE
     return FILE + (marks.STAR if has_glob(full) else "")

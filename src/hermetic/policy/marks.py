@@ -1,5 +1,4 @@
-"""Characters that stand for text nobody can know beforehand, one per origin, and for active glob
-characters.
+"""Characters that stand for unknown text, one per origin, and for active glob characters.
 
 A folded word is an ordinary string in which such a mark takes the place of the unknown text, so
 that joining, slicing and comparing keep working and the origin travels along. Command texts never
@@ -10,7 +9,7 @@ from __future__ import annotations
 
 from .tables import names
 
-UNSET = "\ue000"  # a variable nobody has seen, or anything else not understood
+UNSET = "\ue000"  # an unknown variable, or anything else not understood
 LOCAL = "\ue001"  # what a local program prints
 FILE = "\ue002"  # what a file holds
 NET = "\ue003"  # what another machine sent

@@ -129,7 +129,7 @@ def _home_match(inner: str, names: tuple[str, ...]) -> bool:
 
 
 def below_home(path: str, shell: Shell) -> str | None:
-    """The part of the path below somebody's home directory, or None."""
+    """The part of the path below a user's home directory, or None."""
     for base in (shell.home, ROOT_HOME):
         if _under(path, base):
             return path[len(base) :].strip("/")

@@ -1,4 +1,4 @@
-"""Files that nobody writes without being asked about it: credentials, control sockets, and our own
+"""Files whose writing always needs an approval: credentials, control sockets, and our own
 settings.
 """
 

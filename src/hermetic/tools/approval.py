@@ -48,6 +48,6 @@ def approval_tool(approvals: Approvals) -> Tool[ApprovalArguments]:
         missing=lambda: (
             None
             if approvals.can_ask and approvals.settings.mode != "deny"
-            else "nobody can be asked"
+            else "there is no user to ask"
         ),
     )

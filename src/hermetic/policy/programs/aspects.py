@@ -116,8 +116,8 @@ _UNSEEN = regex(r"(?!/(usr/)?(local/)?s?bin/)(\.{0,2}/|~)")
 
 
 def _carries(call: Call) -> None:
-    """Report a dangerous command among the arguments, and a program nobody has seen in an option
-    that runs one.
+    """Report a dangerous command among the arguments, and an unknown program in an option that
+    runs one.
     """
     args = call.args
     if call.row.has("own-arguments") and args[:1] in (["run"], ["test"], ["bench"]):

@@ -1,6 +1,4 @@
-"""Where ways part: what a shell holds when only one of several ways was taken, and nobody knows
-which.
-"""
+"""Joins of branches: what a shell may hold when it is unknown which of several was taken."""
 
 from __future__ import annotations
 

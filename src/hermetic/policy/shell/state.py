@@ -70,7 +70,7 @@ class Shell:
         }
         for name, value in state.variables.items():
             self.variables[name] = value if isinstance(value, str) else list(value)
-        # None: nobody knows which
+        # None: unknown which
         self.exported = None if state.exported is None else frozenset(state.exported)
         self.began: dict[str, Value] = dict(self.variables)  # when the text begins
         # what its session was given, as far as that is part of its acts
@@ -210,7 +210,7 @@ class Shell:
         self.hidden = outer
 
     def get(self, name: str) -> Value | None:
-        """A variable's value; None when it is certainly unset; a mark when nobody has seen it."""
+        """A variable's value; None when it is certainly unset; a mark when it is unknown."""
         name = self.resolve(name)
         self.seen.add(name)
         value = self.variables.get(name)
@@ -222,7 +222,7 @@ class Shell:
         if name == "PWD":
             return self.cwd
         if name == "PPID":
-            return PIDS  # whoever runs this shell
+            return PIDS  # the process that runs this shell
         if name == "OLDPWD":
             return self.previous
         if name in _NUMBERS:
@@ -238,7 +238,7 @@ class Shell:
         return self.get(name) is not None
 
     def scalar(self, name: str) -> str:
-        """The value `$name` expands to; a mark for a variable nobody has seen."""
+        """The value `$name` expands to; a mark for an unknown variable."""
         value = self.get(name)
         if value is None:
             return "" if self.complete else UNSET

@@ -167,11 +167,11 @@ class Notices:
             if passed == "drop":
                 return
             if passed == "silence":
-                text = "[Too many matches at once: none is told for a while. Use the process tool to look.]"
+                text = "[Too many matches at once: no notices of them for a while. Use the process tool to look.]"
                 self._queue(Pending(Notice(kind="silenced", task_id=notice.task_id, text=text)))
                 return
             if passed == "resume":
-                text = "[Matches are told again.]"
+                text = "[Notices of matches again.]"
                 self._queue(Pending(Notice(kind="resumed", task_id=notice.task_id, text=text)))
         self._queue(Pending(notice, taken, giving))
 
@@ -190,7 +190,7 @@ class Notices:
         for task in self._missed:
             if task_id in (None, task):
                 count = self._missed.pop(task)
-                text = f"[{count} notices were dropped because nobody took them. Use process(action='list') to look.]"
+                text = f"[{count} notices were dropped because they were not collected. Use process(action='list') to look.]"
                 return Pending(Notice(kind="missed", task_id=task, suppressed=count, text=text))
         ours = [pending for pending in self._waiting if task_id in (None, pending.notice.task_id)]
         quick = (pending for pending in ours if pending.notice.task_id not in self._slow)
@@ -386,7 +386,7 @@ class Reporter:
                 return
         changes = {"watch": (), "notify": True}
         self.wishes = msgspec.structs.replace(self.wishes, **changes)
-        text = "too many matches; only its end is told from now on"
+        text = "too many matches; from now on only a notice of its end"
         self._tell("watch_disabled", text, taken=partial(self.amend, **changes))
 
     def _tell_match(self, watch: Watch, match: LineMatch) -> None:

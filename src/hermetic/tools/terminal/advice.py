@@ -68,7 +68,7 @@ def _on_jobs(found: Sequence[Statement], calls: Sequence[Invocation]) -> str | N
         call.name == "wait" for call in calls
     ):
         return None
-    hint = f"`&` leaves a job behind that nobody waits for; to follow or end it, {BACKGROUND}."
+    hint = f"`&` leaves a job behind that is not waited for; to follow or end it, {BACKGROUND}."
     if any(
         before.operator == "&&" and after.operator == "&"
         for before, after in itertools.pairwise(found)
@@ -91,7 +91,7 @@ def _on_servers(found: Sequence[Statement]) -> str | None:
             continue
         for call in statement.invocations:
             if not _is_question(call) and (name := _endless(call)):
-                return f"`{name}` runs until somebody ends it, and this call waits until its time is over; {BACKGROUND}."
+                return f"`{name}` runs until it is ended, and this call waits until its time is over; {BACKGROUND}."
     return None
 
 

@@ -18,7 +18,7 @@ from hermetic.session.environment import Environment
 from hermetic.session.keeping import link_of
 
 UNANSWERED = (
-    "nobody here can give sudo a password. Go on without sudo, or tell the user: the toolbox takes a sudo_password, "
+    "sudo can get no password here. Go on without sudo, or tell the user: the toolbox takes a sudo_password, "
     "or a function that asks for one"
 )
 LOCKED = (
@@ -83,7 +83,7 @@ class Passwords:
                 async with asyncio.timeout(self._seconds):
                     given = await answer_of(self._ask, prompt, task)
             except Exception as error:  # of the caller's own function: sudo goes without
-                _log.warning("nobody gave a password for task %s: %r", task, error)
+                _log.warning("no password was given for task %s: %r", task, error)
                 return None
             if given is None:
                 return None

@@ -433,7 +433,7 @@ def _wishes(task: Task, asked: TerminalArguments) -> tuple[NotifyOptions, Fields
         extra["watch_patterns"] = list(watch)
     if not (asked.notify_on_complete or watch or every):
         extra["hint"] = (
-            "nobody is told when it ends: use the process tool's wait or poll, or notify_on_complete"
+            "there is no notice when it ends: use the process tool's wait or poll, or notify_on_complete"
         )
     wishes = NotifyOptions(
         task=task.id,

@@ -225,7 +225,7 @@ def judge_code_option(call: Call) -> str | None:
 
 
 def _completions(call: Call) -> str:
-    """What compgen prints: paths for -G, -f and -d, words for -W, names nobody knows for the rest."""
+    """What compgen prints: paths for -G, -f and -d, words for -W, unknown names for the rest."""
     options = call.options
     if options.value("G"):
         return activate_globs(options.value("G") or "") + "\n"

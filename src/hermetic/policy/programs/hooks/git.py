@@ -157,8 +157,8 @@ def _push(call: Call) -> str | None:
 
 
 def _check_target(call: Call, target: str) -> None:
-    """Report a push to an address, or to a remote that this text adds, on a host that nobody has
-    chosen before.
+    """Report a push to an address, or to a remote that this text adds, on a host that was
+    not chosen before.
     """
     url = call.shell.git_aliases.get(_REMOTE + target, target)
     if not _URL.match(url) or is_local(url):

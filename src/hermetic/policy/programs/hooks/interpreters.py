@@ -22,7 +22,7 @@ from hermetic.policy.tables import names, regex
 _SUFFIXES = dict(pair.split(":") for pair in TABLE.words("suffixes"))
 # our own command line by its file
 _OURS = regex(r"(^|/)hermetic(/__main__\.py|/cli/__init__\.py)?/?$")
-# Code that computes text which nobody can read in it.
+# Code that computes text which is not visible in it.
 _COMPUTES = regex(
     r"(?i)decode|chr\(|fromhex|unhex|rot.?13|\[::-1\]|pack\b|fromCharCode|atob|\\x[0-9a-f]{2}"
 )

@@ -57,7 +57,7 @@ def _exchange(fields: dict[str, Any], value: Any) -> Generator[bytes | None, byt
         data = yield None
         if not data:
             raise ToolsGone(
-                "the tools are gone: nobody serves this script any more; do without them"
+                "the tools are gone: the caller of this script has ended; do without them"
             )
         for kind, _, header, piece in reader.feed(data):
             pieces.append(piece)

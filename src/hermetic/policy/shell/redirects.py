@@ -10,7 +10,7 @@ from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import EXHAUSTION
 from hermetic.policy.marks import ENDLESS, INPUT, NET, SECRET, TOKEN, shown
 from hermetic.policy.network import EXFIL
-from hermetic.policy.paths import classify, resolve
+from hermetic.policy.paths import classify
 from hermetic.policy.programs.texts import judge_patterns
 
 from .expansion import Folder
@@ -31,74 +31,55 @@ def open_streams(
     redirects: list[Redirect], folder: Folder, call: Call, stdin: str | None
 ) -> Streams:
     """Judge the redirections of a command and say what its streams are."""
-    streams = Streams(stdin, [], {})
+    streams, shell = Streams(stdin, [], {}), call.shell
     for redirect in redirects:
-        if redirect.fd.startswith("{"):
-            _open_named(redirect, folder, call, streams)
-        elif redirect.op in ("<<", "<<-", "<<<"):
+        fd, is_named = redirect.fd, redirect.fd.startswith("{")
+        if is_named:  # `{name}<file`: a new descriptor, whose number the variable holds
+            fd = str(10 + len(shell.descriptors))
+            shell.set(redirect.fd.strip("{}"), fd)
+        if redirect.op not in ("<<", "<<-", "<<<"):
+            _open(redirect.op, fd, folder.target(redirect.target), call, streams)
+        else:
             text = folder.text(redirect.target) + ("\n" if redirect.op == "<<<" else "")
-            if redirect.fd in ("", "0"):
+            if fd in ("", "0"):
                 streams.stdin = text
             else:
-                path = f"/dev/fd/{redirect.fd}"
-                call.shell.files[path] = text
-                streams.opened[redirect.fd] = path
-        else:
-            _open(redirect.op, redirect.fd, folder.target(redirect.target), call, streams)
+                streams.opened[fd] = f"/dev/fd/{fd}"
+                shell.files[f"/dev/fd/{fd}"] = text
+        if is_named and fd in streams.opened:  # it stays open
+            shell.descriptors[fd] = streams.opened[fd]
     return streams
-
-
-def _open_named(redirect: Redirect, folder: Folder, call: Call, streams: Streams) -> None:
-    """`{name}<file`: a new descriptor whose number is kept in a variable, and which stays open."""
-    target = folder.target(redirect.target)
-    if target == "-":
-        return
-    number = str(10 + len(call.shell.descriptors))
-    call.shell.set(redirect.fd.strip("{}"), number)
-    if redirect.op == "<<<":
-        call.shell.files[f"/dev/fd/{number}"] = target + "\n"
-        call.shell.descriptors[number] = f"/dev/fd/{number}"
-        return
-    _open(redirect.op, number, target, call, streams)
-    if number in streams.opened:
-        call.shell.descriptors[number] = streams.opened[number]
 
 
 def _open(op: str, fd: str, target: str, call: Call, streams: Streams) -> None:
     if op in ("<&", ">&") and (target.rstrip("-").isdigit() or target == "-"):
         _duplicate(op, fd, target.rstrip("-"), call, streams)
         return
-    full = resolve(target, call.shell)
-    network = classify(full, call.shell) == "network"
-    if op in ("<", "<>", "<&"):
-        number = fd or "0"
-        streams.opened[number] = full
-        if network:
-            call.machine.note("reach", full.split("/")[3])
-        content = NET if network else effects.read(call, target)
-        if full.startswith(("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/")):
-            for place in ("/dev/fd", "/proc/self/fd"):
-                call.shell.copies[f"{place}/{number}"] = full.rsplit("/", 1)[-1]
-        if number not in ("0", "1", "2") and full in call.shell.files:
-            call.shell.files[f"/dev/fd/{number}"] = call.shell.files[full]
-        if number == "0":
-            streams.stdin = content
-        if op == "<>" and not network:
-            effects.write(call, target)
-        if op == "<>" and network and number in ("0", "1"):
-            streams.to_network = True
-        return
-    number = fd or "1"
+    full, place = call.place(target)
+    reads, network = op in ("<", "<>", "<&"), place == "network"
+    number = fd or ("0" if reads else "1")
     streams.opened[number] = full
     if network:
         call.machine.note("reach", full.split("/")[3])
-        streams.to_network = True
-    else:
-        before = call.shell.files.get(full, "") if op in (">>", "&>>") else ""
-        effects.write(call, target, content=before)
-    if number == "1" or op in ("&>", "&>>", ">&"):
-        streams.outputs.append(target)
-        streams.captured = True
+        streams.to_network |= not reads or (op == "<>" and number in ("0", "1"))
+    if not reads:
+        if not network:
+            before = call.shell.files.get(full, "") if op in (">>", "&>>") else ""
+            effects.write(call, target, content=before)
+        if number == "1" or op in ("&>", "&>>", ">&"):
+            streams.outputs.append(target)
+            streams.captured = True
+        return
+    content = NET if network else effects.read(call, target)
+    if full.startswith(("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/")):
+        for directory in ("/dev/fd", "/proc/self/fd"):
+            call.shell.copies[f"{directory}/{number}"] = full.rsplit("/", 1)[-1]
+    if number == "0":
+        streams.stdin = content
+    elif full in call.shell.files:
+        call.shell.files[f"/dev/fd/{number}"] = call.shell.files[full]
+    if op == "<>" and not network:
+        effects.write(call, target)
 
 
 def _duplicate(op: str, fd: str, number: str, call: Call, streams: Streams) -> None:
@@ -121,12 +102,12 @@ def _duplicate(op: str, fd: str, number: str, call: Call, streams: Streams) -> N
 
 def deliver(target: str, output: str, call: Call) -> None:
     """Judge and record output that a redirection sends to a file or to another machine."""
-    full = resolve(target, call.shell)
-    if classify(full, call.shell) == "network":
+    full, place = call.place(target)
+    if place == "network":
         judge_patterns(call, output, "connection")
         if any(mark in output for mark in (SECRET, TOKEN)):
             call.report(EXFIL, f"sends credentials to another machine: {shown(target)}")
     elif full in call.shell.files:
         call.shell.files[full] = joined((call.shell.files[full], output))
-        if ENDLESS in output and classify(full, call.shell) != "null":
+        if ENDLESS in output and place != "null":
             call.report(EXHAUSTION, f"fills the disk without end: {shown(target)}", full)

@@ -7,7 +7,6 @@ import re
 from hermetic.policy.effects import write
 from hermetic.policy.marks import FILE, INPUT, LOCAL, NET, PIDS, SECRET, is_plain
 from hermetic.policy.network import check_address
-from hermetic.policy.programs.hooks.servers import check_served
 from hermetic.policy.programs.table import TABLE
 
 from .calls import Invocation
@@ -192,11 +191,6 @@ class Hooks(Evaluation):
         """
         if self.socket:
             self.report("reverse-shell", "connects a shell to another machine")
-        return None
-
-    def hook_serve(self, made: Invocation) -> Value:
-        """A server of the current directory."""
-        check_served(self.call, ".")
         return None
 
     def hook_cloud(self, made: Invocation) -> Value:

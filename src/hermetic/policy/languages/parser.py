@@ -114,39 +114,12 @@ class Reader:
     # --- statements
     def statement(self) -> ast.expr:
         """One statement; a word or symbol that begins none is stepped over."""
-        token = self.peek()
-        if token.kind == "name" and token.text == "import" and self.sign(1) != "(":
-            return self.imports()
-        if token.text in DECLARES and self.sign(1) in _CLOSING:
+        if self.peek().text in DECLARES and self.sign(1) in _CLOSING:
             return self.destructures()
         value = self.expression()
         while self.take(","):
             value = _tuple(value, self.expression())
         return value
-
-    def imports(self) -> ast.expr:
-        """`import a, {b as c} from "m"`, `import * as a from "m"`."""
-        self.at += 1
-        found: list[tuple[str, str]] = []
-        is_whole = True
-        while (token := self.peek()).kind in ("name", "symbol") and token.text not in (";", "from"):
-            self.at += 1
-            is_whole = is_whole and token.text != "{"
-            if token.kind == "name" and token.text != "as":
-                renamed = self.take("as")
-                found.append(
-                    ("" if is_whole else token.text, self.peek().text if renamed else token.text)
-                )
-                self.at += renamed
-            elif self.take("as"):
-                found.append(("", self.peek().text))
-                self.at += 1
-        self.take("from")
-        module = _call(_name("require"), ast.Constant(self.peek().text))
-        self.at += 1
-        return _tuple(
-            module, *(_set(_name(alias), _attribute(module, name)) for name, alias in found)
-        )
 
     def destructures(self) -> ast.expr:
         """`const {a, b: c} = expression`, `my ($a, $b) = …`."""

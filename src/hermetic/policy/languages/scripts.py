@@ -12,7 +12,7 @@ import re
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import UNKNOWN_COMMAND, execute
 from hermetic.policy.marks import NET, marks_in
-from hermetic.policy.tables import names
+from hermetic.policy.tables import names, regex
 
 from .evaluation import ENVIRONMENT
 from .expressions import TooLarge
@@ -32,6 +32,9 @@ _DIALECTS = {
     "mongo": "javascript",
     "redis": "lua",
 }
+_IMPORT = regex(
+    r"""\bimport\s+(?:(?:\*\s*as\s+)?(\w+)\s*,?\s*)?(\{[^}]*\})?\s*from\s*("[^"]*"|'[^']*')"""
+)
 _LOOP = re.compile(
     r"fork\s*(\(\s*\))?\s*(while|until|if|for)|\b(while|loop|until|for|forever)\b[^;]*fork"
 )
@@ -60,6 +63,8 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
     if language == "mongo":
         text = re.sub(r"""\[\s*(["'])(\w+)\1\s*\]\s*(?=[\[.(])""", r".\2", text)
     dialect = _DIALECTS.get(language, language)
+    if dialect == "javascript":
+        text = _IMPORT.sub(_required, text)
     try:
         tokens = tokens_of(text, dialect)
         reader = _ScriptReader(call, dialect, depth, text)
@@ -72,6 +77,13 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
         judge_database(call, tokens)
     elif language != "awk":
         judge_strings(call, tokens, language)
+
+
+def _required(match: re.Match[str]) -> str:
+    """`import a, {b as c} from "m"` as JavaScript without modules has it."""
+    name, table, module = match.groups()
+    table = f"const {table.replace(' as ', ': ')} = require({module})" if table else ""
+    return f"{name} = require({module}); {table}" if name else table
 
 
 def _recurses(masked: str) -> bool:

@@ -59,15 +59,14 @@ def _assign_element(assign: Assign, text: str, shell: Shell, folder: Folder) -> 
     if isinstance(old, dict):
         shell.set(assign.name, {**old, folder.text(assign.index): text})
         return
-    values = list(old) if isinstance(old, list) else [old] if isinstance(old, str) else []
+    values = _items(old)
     number = folder.arithmetic(assign.index)
     if not number.lstrip("-").isdigit() or abs(int(number)) > MAX_INDEX:
         key = folder.text(assign.index)
         shell.set(assign.name, {**{str(n): v for n, v in enumerate(values)}, key: text})
         return
     at = int(number)
-    while len(values) <= at:
-        values.append("")
+    values += [""] * (at + 1 - len(values))
     values[at] = joined((values[at], text)) if assign.append else text
     shell.set(assign.name, values)
 
@@ -82,12 +81,14 @@ def _array(assign: Assign, old: Value | None, folder: Folder) -> Value:
         return pairs
     values = folder.fields([word for _, word in assign.items])
     if assign.append:
-        values = [
-            *(old if isinstance(old, list) else [old] if isinstance(old, str) else []),
-            *values,
-        ]
+        values = [*_items(old), *values]
         folder.runner.spend(len(values))
         return (
             values if len(values) <= MAX_FIELDS else [*values[:MAX_FIELDS], unknown_like(*values)]
         )
     return values
+
+
+def _items(value: Value | None) -> list[str]:
+    """The elements that a list has, or a text as the first one."""
+    return list(value) if isinstance(value, list) else [value] if isinstance(value, str) else []

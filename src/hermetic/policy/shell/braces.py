@@ -13,6 +13,7 @@ MAX_WORDS = 256
 MAX_NESTED = 20
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|([A-Za-z])\.\.([A-Za-z])(?:\.\.(-?\d+))?")
 
+_NAMED = re.compile(r"\w", re.ASCII)
 _UNSEEN = Lit(UNSET, True)
 
 Atom = str | Piece  # one active character, or a piece that braces do not look into
@@ -45,21 +46,11 @@ def _pieces(atoms: list[Atom]) -> list[Piece]:
             pieces.append(atom)
         elif isinstance(last, Lit) and not last.quoted:
             pieces[-1] = Lit(last.text + atom, False)
+        elif isinstance(last, Var) and last.bare and not last.quoted and _NAMED.match(atom):
+            # braces work on the text: `$a{b,c}` names the variables ab and ac
+            pieces[-1] = Var(last.name + atom, False, bare=True)
         else:
             pieces.append(Lit(atom, False))
-    return _joined_names(pieces)
-
-
-def _joined_names(pieces: list[Piece]) -> list[Piece]:
-    """Braces work on the text, so `$a{b,c}` names the variables ab and ac."""
-    for at in range(len(pieces) - 1):
-        var, following = pieces[at], pieces[at + 1]
-        if not isinstance(var, Var) or not isinstance(following, Lit) or following.quoted:
-            continue
-        match = re.match(r"\w+", following.text, re.ASCII)
-        if match and var.bare and not var.quoted:
-            pieces[at] = Var(var.name + match[0], False, bare=True)
-            pieces[at + 1] = Lit(following.text[match.end() :], False)
     return pieces
 
 
@@ -123,10 +114,10 @@ def _sequence(text: str) -> list[list[Atom]] | None:
         first, last, step = ord(match[4]), ord(match[5]), int(match[6] or 1)
     else:
         first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
-    step = abs(step) or 1
-    if abs(last - first) // step >= MAX_WORDS:
+    step = (abs(step) or 1) * (1 if last >= first else -1)
+    numbers = range(first, last + (1 if step > 0 else -1), step)
+    if len(numbers) > MAX_WORDS:
         return [list(match[1]), list(match[2]), ["*"]]
-    numbers = range(first, last + 1, step) if last >= first else range(first, last - 1, -step)
     if match[4]:
         return [[chr(number)] for number in numbers]
     padded = any(re.match(r"-?0\d", match[part]) for part in (1, 2))

@@ -45,41 +45,37 @@ class Hooks(Evaluation):
 
     def hook_open(self, made: Invocation) -> Value:
         """A file opened for reading or writing; in Perl and Ruby it may be a command."""
-        args = made.args
+        args, command = made.args, ""
         if self.language == "perl" and made.name in ("open", "sysopen"):
-            found = self._open_perl([text_of(arg) for arg in args[1:]])
+            words = [text_of(arg).strip() for arg in args[1:]]
+            mode, path = (words if len(words) > 1 else ["", *words, ""])[:2]
+            glued = re.match(r"(\+?[<>]{1,2}|\|)\s*(.*)|(.*?)\s*(\|)$", path, re.DOTALL)
+            if glued and not mode:
+                mode, path = glued[1] or glued[4], glued[2] or glued[3] or ""
+            command = " ".join([path, *words[2:]]) if "|" in mode else ""
+            found = self._opened(path, mode, command)
             if args and isinstance(args[0], Name):
                 self.names[args[0]] = found
             return found
         if made.owner is not None and made.owner.path is not None:
             args = [made.owner.path, *args]
         path = text_of(args[0] if args else made.keywords.get("file", ""))
-        mode = args[1] if len(args) > 1 else made.keywords.get("mode", "r")
+        given = args[1] if len(args) > 1 else made.keywords.get("mode", "r")
         if made.name == "os.open":
-            mode = "r" if isinstance(mode, Name) and mode.endswith("O_RDONLY") else "w"
-        if path.startswith("|") and self.language == "ruby":
-            self.shell(path[1:])
+            given = "r" if isinstance(given, Name) and given.endswith("O_RDONLY") else "w"
+        command = path[1:] if path.startswith("|") and self.language == "ruby" else ""
+        return self._opened(path, given if isinstance(given, str) else "w", command)
+
+    def _opened(self, path: str, mode: str, command: str) -> Value:
+        if command:
+            self.shell(command)
             return Obj("output", text=LOCAL)
-        if not isinstance(mode, str) or _MODE.match(mode.partition(":")[0]):
+        if path.startswith("&") or not path:  # a copy of another file
+            return Obj("file", None, FILE)
+        if _MODE.match(mode.partition(":")[0]):
             write(self.call, self.home(path))
             return Obj("file", self.home(path), FILE)
         return Obj("file", None, self.call.input() if path.isdigit() else self.read(path))
-
-    def _open_perl(self, words: list[str]) -> Value:
-        mode, path = (words if len(words) > 1 else ["", *words, ""])[:2]
-        mode, path = mode.strip(), path.strip()
-        glued = re.match(r"(\+?[<>]{1,2}|\|)\s*(.*)|(.*?)\s*(\|)$", path, re.DOTALL)
-        if glued and not mode:
-            mode, path = glued[1] or glued[4], glued[2] or glued[3] or ""
-        if "|" in mode:
-            self.shell(" ".join([path, *words[2:]]))
-            return Obj("output", text=LOCAL)
-        if path.startswith("&"):
-            return Obj("file", None, FILE)
-        if ">" in mode or mode.startswith("+"):
-            write(self.call, self.home(path))
-            return Obj("file", self.home(path), FILE)
-        return Obj("file", None, self.read(path) if path else FILE)
 
     def hook_program(self, made: Invocation) -> Value:
         """`sh.rm("-rf", "x")`: the function's name is the program."""

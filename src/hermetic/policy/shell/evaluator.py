@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hermetic.policy import budget, dynamic_code, marks
 from hermetic.policy.acts import Act
-from hermetic.policy.budget import MAX_STEPS, MAX_TEXT, Overflow, copying, reading
+from hermetic.policy.budget import MAX_STEPS, MAX_TEXT, Overflow, copying, joined, reading
 from hermetic.policy.call import Call, program_name
 from hermetic.policy.marks import LOCAL, is_known, is_plain, shown, unknown_like
 from hermetic.policy.network import REVERSE_SHELL
@@ -25,13 +25,12 @@ from .join import decided, either, join, undecided, worlds
 from .reader import Reader, Unreadable
 from .redirects import Streams, deliver, open_streams
 from .state import Shell
-from .syntax import Assign, Compound, Node, Pipe, Seq, Simple, Word
+from .syntax import Assign, Compound, Node, Pipe, Seq, Simple
 from .traps import EVENTS
 
 MAX_NESTING = 60
 VARIABLES = 16  # that are copied and compared in a step
 MAX_PROBES = 4
-MAX_ACTS = 2000
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 _CARRIED = marks.SECRET + marks.TOKEN + marks.NET + marks.DECODED
 
@@ -147,7 +146,6 @@ class Evaluator(Findings):
         """Evaluate a list of commands; gives what they print."""
         self._enter()
         out: list[str] = []
-        size = 0
         after = ";"
         skipped: list[Shell] = []  # the shell as it is when a conditional command does not run
         parent = shell
@@ -166,13 +164,9 @@ class Evaluator(Findings):
             if after == "||" and out and out[-1] and text:
                 out[-1], text = "", either([out[-1], text])
             after = operator
-            size += len(text)
-            if size <= MAX_TEXT:
-                out.append(text)
-            elif size - len(text) <= MAX_TEXT:
-                out.append(unknown_like(text))
+            out.append(text)
         self.nesting -= 1
-        return "".join(out)
+        return joined(out)
 
     def node(self, node: Node, shell: Shell, stdin: str | None) -> str:
         """Evaluate one command, in every way the shell may be when it is met; gives what it prints."""
@@ -346,8 +340,7 @@ class Evaluator(Findings):
         self.carriers.append(argv)
         try:
             call = Call(argv, shell, stdin, env, self)
-            if not self.probing and len(self.acts) < MAX_ACTS:
-                self.acts.append(Act("run", tuple(argv)))
+            self.act(Act("run", tuple(argv)))
             with shell.temporarily(env):
                 output = self._dispatch(call, functions)
             if output is None:
@@ -382,28 +375,18 @@ class Evaluator(Findings):
             return self.run_argv([replaced, *call.args], call.shell, call.stdin, call.env)
         if "/" in word and (ran := run_file(call, word)) is not None:
             return ran
-        if (
-            "command_not_found_handle" in call.shell.functions
-            and "/" not in word
-            and find_judge(call) is FALLBACK
-        ):
-            self._function(
-                call.again(["command_not_found_handle", *call.argv]), "command_not_found_handle"
-            )
+        handler = "command_not_found_handle"
+        if handler in call.shell.functions and "/" not in word and find_judge(call) is FALLBACK:
+            self._function(call.again([handler, *call.argv]), handler)
         return self.judge(call)
 
     def _replacement(self, call: Call, word: str) -> str | None:
         """The program behind a copy or a link of that name, when PATH was changed to find such."""
         if "/" in word or not ("PATH" in call.env or "PATH" in call.shell.variables):
             return None
-        return next(
-            (
-                name
-                for path, name in call.shell.copies.items()
-                if path.endswith("/" + word) and name != word
-            ),
-            None,
-        )
+        copies = call.shell.copies.items()
+        found = (name for path, name in copies if path.endswith("/" + word) and name != word)
+        return next(found, None)
 
     def _unknown_program(self, call: Call, word: str) -> str | None:
         is_named = "/" in word and is_plain(call.name) and call.name and not marks.has_glob(word)
@@ -444,8 +427,6 @@ class Evaluator(Findings):
             shell.reveal(outer)
 
     def _argv(self, node: Simple, shell: Shell, folder: Folder) -> list[str]:
-        if not any(isinstance(word, Assign) for word in node.words):
-            return folder.fields([word for word in node.words if isinstance(word, Word)])
         argv: list[str] = []
         for word in node.words:
             if isinstance(word, Assign):

@@ -60,12 +60,16 @@ class Findings(Budget):
 
     def note(self, deed: Deed, value: str, *, scope: Scope = "") -> None:
         """Record that something is written, deleted, read or reached, or that a program will run."""
+        if deed == "run":
+            self.act(Act(deed, words=tuple(value.split())))
+        elif deed == "reach":
+            self.act(Act(deed, host=value))
+        else:
+            self.act(Act(deed, path=value, scope=scope))
+
+    def act(self, act: Act) -> None:
+        """Record an act, unless it is only tried out."""
         if not self.probing and len(self.acts) < MAX_ACTS:
-            if deed == "run":
-                act = Act(deed, words=tuple(value.split()))
-            else:
-                is_host = deed == "reach"
-                act = Act(deed, host=value) if is_host else Act(deed, path=value, scope=scope)
             self.acts.append(act)
 
     def judge(self, call: Call) -> str | None:

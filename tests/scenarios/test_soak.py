@@ -125,3 +125,24 @@ async def test_five_hundred_background_processes_need_no_thread_each() -> None:
         assert set(endings) == {hermetic.Exited(0)}
         for i in (372, 499):  # the newest keep their output
             assert (await processes[i].read()).data == f"{i}\nanswer {i}\n".encode()
+
+
+def page_faults(pid: int) -> int:
+    """Pages that the kernel has mapped for a process without reading a disk."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])
+
+
+async def test_large_answers_use_the_memory_of_earlier_ones() -> None:
+    async with hermetic.open("local", login=False) as env:
+        log = (await env.run("head -c 8000000 /dev/zero")).log
+        resident = (await env.info()).pid
+
+        async def read_all() -> int:
+            before, offset = page_faults(resident), 0
+            while not (chunk := await env.read_log(log, offset)).ended:
+                offset = chunk.end
+            return page_faults(resident) - before
+
+        await read_all()
+        # new memory for each answer would be 500 faults
+        assert await read_all() < 200

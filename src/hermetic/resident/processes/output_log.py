@@ -5,7 +5,7 @@ them.
 from __future__ import annotations
 
 import os
-import time
+from time import CLOCK_BOOTTIME, clock_gettime
 
 from ..limits import (
     FOLLOW_HOLD,
@@ -184,7 +184,7 @@ class TimeMarks:
 
 def now() -> float:
     """Seconds of a clock that also runs while the machine sleeps, and that never jumps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return clock_gettime(CLOCK_BOOTTIME)
 
 
 class OutputLog:
@@ -224,10 +224,10 @@ class OutputLog:
         if self.masking is not None:
             before, data = self.masking.mask(bytes(data))
             self._overwrite(self.total - len(before), before)
-        moment = now()
+        moment = clock_gettime(CLOCK_BOOTTIME)
         if moment >= self.mark_due:
             self._mark(moment)
-        self.last, self.newest = moment, data
+        self.last, newest = moment, data
         self.total += len(data)
         if self.ring is None:
             room = LOG_HEAD - len(self.head)
@@ -240,9 +240,11 @@ class OutputLog:
                 self.ring = Ring(self.folder, self.spool_bytes)
         if data and self.ring is not None:
             self.ring.write(data)
-        for listener in self.listeners:
-            listener()
-        self.newest = b""
+        if self.listeners:
+            self.newest = newest
+            for listener in self.listeners:
+                listener()
+            self.newest = b""
 
     def _mark(self, moment: float) -> None:
         """Remembers when the bytes before the next ones were complete."""

@@ -35,8 +35,8 @@ def deception_in(text: str) -> tuple[str, int] | None:
         )
     checks = (
         (_BIDI, "turns the direction of the text around"),
-        (_INVISIBLE, "holds invisible characters"),
-        (_JOINER, "holds invisible characters"),
+        (_INVISIBLE, "holds characters nobody can see"),
+        (_JOINER, "holds characters nobody can see"),
         (_CONTROL, "holds control characters that change what a terminal shows"),
         (_RETURN, "holds a carriage return that overwrites what a terminal shows"),
     )

@@ -80,7 +80,7 @@ def judge_variable(call: Call, name: str, value: str, *, temporary: bool) -> Non
         if "PROXY" in name.upper() and name != "GOPROXY":
             check_address(call, value)
         elif "://" in value and is_known(value) and not is_known_registry(value):
-            reason = f"takes packages from an address without a known owner: {name}={shown(value)}"
+            reason = f"takes packages from an address nobody has vouched for: {name}={shown(value)}"
             call.report("variable-changes-trust", reason)
 
 

@@ -147,9 +147,7 @@ def _verbs(call: Call) -> None:
     ):
         return
     if any(map(_SURE.match, call.args)) or any(map(_PRODUCTION.search, call.args)):
-        call.report(
-            "cloud-destroys", f"destroys something with {shown(call.name)} without a question"
-        )
+        call.report("cloud-destroys", f"destroys something with {shown(call.name)} and asks nobody")
 
 
 def _outputs(call: Call) -> None:

@@ -32,7 +32,7 @@ def judge_rsync(call: Call) -> None:
     ):
         call.report("set-uid", "copies a program that runs with its owner's rights")
     if options.has("daemon"):
-        call.report("serve-files", "offers files to every client")
+        call.report("serve-files", "offers files to whoever connects")
     if options.has("n", "dry-run", "list-only", "help", "version") or len(options.operands) < 2:
         return
     *sources, target = options.operands

@@ -219,7 +219,7 @@ def judge_nc(call: Call) -> str | None:
     return (LOCAL if local else NET) + "\n"
 
 
-_RUNS_FOR = "runs a program for the other end of a connection"
+_RUNS_FOR = "runs a program for whoever is at the other end of a connection"
 
 
 def judge_socat(call: Call) -> str | None:
@@ -237,7 +237,7 @@ def judge_socat(call: Call) -> str | None:
         kind, path = kind.lower(), rest.split(",")[0]
         if kind in ("exec", "system", "shell"):
             if networked:
-                offers = "offers a program to every client"
+                offers = "offers a program to whoever connects"
                 call.report("reverse-shell", _RUNS_FOR if away else offers)
             run_code(call, re.split(r",(?=\w+($|=|,))", rest)[0].strip("'\""), "socat")
         elif kind in ("unix", "unix-connect", "unix-client", "unix-sendto"):

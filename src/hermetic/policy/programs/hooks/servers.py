@@ -51,7 +51,7 @@ def check_served(call: Call, directory: str) -> None:
     if place in ("home", "root", "startup", "system", "history", "unknown") or is_secret(
         full, call.shell
     ):
-        call.report("serve-files", f"offers files to every client: {directory}", full)
+        call.report("serve-files", f"offers files to whoever connects: {directory}", full)
 
 
 def serve_with(name: str, call: Call, args: list[str]) -> None:

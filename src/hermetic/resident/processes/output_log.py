@@ -224,7 +224,7 @@ class OutputLog:
         if self.masking is not None:
             before, data = self.masking.mask(bytes(data))
             self._overwrite(self.total - len(before), before)
-        moment = clock_gettime(CLOCK_BOOTTIME)
+        moment = now()
         if moment >= self.mark_due:
             self._mark(moment)
         self.last, newest = moment, data

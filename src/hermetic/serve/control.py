@@ -18,6 +18,7 @@ from hermetic.contract.limits import HANDOVER_NOTE, TERMINAL
 from hermetic.contract.process import ProcessInfo
 from hermetic.link import answers
 from hermetic.serve import frames
+from hermetic.serve.echo import EchoPolling
 from hermetic.serve.outgoing import Outgoing
 from hermetic.session.terminal import Terminal, View
 
@@ -49,7 +50,13 @@ class Channel:
     """One process in one tab."""
 
     def __init__(
-        self, number: int, out: Outgoing, person: Person, environment: str, terminal: Terminal
+        self,
+        number: int,
+        out: Outgoing,
+        person: Person,
+        environment: str,
+        terminal: Terminal,
+        echo: EchoPolling,
     ) -> None:
         self.number, self.person, self.environment, self.terminal = (
             number,
@@ -58,7 +65,7 @@ class Channel:
             terminal,
         )
         self.when_closed: list[Callable[[], object]] = []
-        self._out = out
+        self._out, self._echo = out, echo
         self._view: View | None = None
         self._position = 0  # behind the last byte that came
         self._written = 0  # behind the last byte that went to the tab
@@ -126,6 +133,7 @@ class Channel:
             return
         if start == self._position and self._replay_end is None:  # nearly always
             self._position = start + len(data)
+            self._echo.came()
             self._out.output(self.number, start, data, self._was_written)
             return
         if start > self._position:
@@ -265,6 +273,7 @@ class Channel:
             self._add(id, data)
         else:
             self._in_flight = 1
+            self._echo.expect(data)
 
     def secret(self, text: str) -> None:
         """Types a line that no log shows, even where the process prints it."""

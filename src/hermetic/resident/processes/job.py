@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import time
 
 from ..life.fast_stdlib import deque
@@ -42,8 +43,10 @@ FULL_READS = 4  # consecutive reads that filled the buffer: a sign of a flood
 F_SETPIPE_SZ = 1031
 # so many pieces of a terminal within so many seconds, with so many bytes, are a flood
 FLOOD_PIECES, FLOOD_SECONDS, FLOOD_BYTES = 8, 0.1, 4096
-FLOOD_PAUSE, FLOOD_PAUSES = 0.00005, 2  # seconds for it to print more, and how often for one piece
+FLOOD_PAUSE, FLOOD_PAUSES = 0.00005, 4  # seconds for it to print more, and how often for one piece
+MOST_POLL = 1  # milliseconds, instead of a pause
 SHORT_READ = 1024  # bytes: a shorter read of a terminal has emptied it
+LONG_READ = 2048  # bytes: after a read of so many the kernel has more
 
 
 class Drain:
@@ -126,16 +129,20 @@ class TerminalDrain(Drain):
     """Copies a terminal. One read returns at most 4 KiB of it, so several reads make one piece.
 
     In a flood the program gets a moment to print more: a few large pieces take far less processor
-    time than many small ones, here and for every viewer.
+    time than many small ones, here and for every viewer. After a long read the kernel has more at
+    hand, and `poll` returns as soon as that can be read. After a short one `poll` would return with
+    the next few bytes, so that a pause is better.
     """
 
     def __init__(self, loop: Loop, fd: int, log: OutputLog) -> None:
         super().__init__(loop, fd, log)
+        self.poll = select.poll()
+        self.poll.register(fd, select.POLLIN)
         # when the newest pieces came, and the length of the log then
         self.pieces: deque[tuple[float, int]] = deque(maxlen=FLOOD_PIECES)
 
     def read(self, turns: int = READS_AT_ONCE) -> None:
-        size, is_over, buffer = 0, False, self.loop.buffer
+        size, count, is_over, buffer = 0, 0, False, self.loop.buffer
         pauses = FLOOD_PAUSES if turns > 1 and self._is_flooded() else 0
         while self.is_open and size < TERMINAL_PIECE:
             try:
@@ -144,7 +151,10 @@ class TerminalDrain(Drain):
                 if not pauses:
                     break
                 pauses -= 1
-                time.sleep(FLOOD_PAUSE)
+                if count < LONG_READ:
+                    time.sleep(FLOOD_PAUSE)
+                else:
+                    self.poll.poll(MOST_POLL)
                 continue
             except OSError:  # EIO: the last process on the terminal has gone
                 count = 0

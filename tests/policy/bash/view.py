@@ -155,7 +155,7 @@ def _node(node: syntax.Node) -> View:
             return (kind, _header(node.header), _seq(node.body), _redirects(node))
         case syntax.Case():
             items = tuple(
-                (tuple(map(_word, patterns)), _seq(body)) for patterns, body in node.items
+                (tuple(map(_word, patterns)), _seq(body)) for patterns, body in node.branches
             )
             return (kind, _word(node.subject), items, tuple(sorted(node.falling)), _redirects(node))
         case syntax.Condition():

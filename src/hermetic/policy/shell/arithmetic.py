@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 _TOKEN = re.compile(
     r"\s*(0[xX][0-9a-fA-F]+|\d+#[0-9A-Za-z@_]+|\d+|[A-Za-z_]\w*(?:\[[^\]]*\])?"
-    r"|<<=|>>=|\*\*|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>&|^~!?:(),=])"
+    r"|<<=|>>=|\*\*|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|\S)"
 )
 # Operators by how tightly they bind; assignments and `?:` stand between the first two.
 _LEVELS = (",", "", "||", "&&", "|", "^", "&", "== !=", "< > <= >=", "<< >>", "+ -", "* / %", "**")
@@ -56,16 +56,9 @@ class _Calculator:
     def __init__(
         self, text: str, get: Callable[[str], int | None], put: Callable[[str, int], None]
     ) -> None:
-        self.tokens: list[str] = []
-        pos = 0
-        text = text.rstrip()
-        while pos < len(text):
-            match = _TOKEN.match(text, pos)
-            if match is None or len(self.tokens) > _MAX_TOKENS:
-                raise _Unclear
-            self.tokens.append(match[1])
-            pos = match.end()
-        self.tokens += ["", ""]
+        self.tokens: list[str] = [*_TOKEN.findall(text), "", ""]
+        if len(self.tokens) > _MAX_TOKENS:
+            raise _Unclear
         self.at = 0
         self.depth = 0
         self.get, self.put = get, put
@@ -114,10 +107,7 @@ class _Calculator:
         if token in _UNARY:
             return int(_UNARY[token](self.unary()))
         if token in ("++", "--"):
-            name = self.take()
-            value = self.variable(name) + (1 if token == "++" else -1)
-            self.put(name, value)
-            return value
+            return self.step(self.take(), token)
         if token == "(":
             value = self.expression()
             self.expect(")")
@@ -128,7 +118,12 @@ class _Calculator:
             raise _Unclear
         value = self.variable(token)
         if self.tokens[self.at] in ("++", "--"):
-            self.put(token, value + (1 if self.take() == "++" else -1))
+            self.step(token, self.take())
+        return value
+
+    def step(self, name: str, operator: str) -> int:
+        value = self.variable(name) + (1 if operator == "++" else -1)
+        self.put(name, value)
         return value
 
     def variable(self, name: str) -> int:

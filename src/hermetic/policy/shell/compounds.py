@@ -14,7 +14,7 @@ from .assignments import HIDDEN_INDEX
 from .expansion import Folder
 from .join import either, join, widen
 from .state import Shell
-from .syntax import Calc, Case, CFor, Condition, For, Group, If, Lit, Loop, Node, Seq, Simple, Word
+from .syntax import Calc, Case, CFor, Condition, For, Group, If, Loop, Node, Seq, Simple, literal
 
 MAX_ROUNDS = 500  # lines a `while read` loop is followed for
 MAX_UNSETTLED = 3  # rounds of a loop that goes on changing variables
@@ -29,16 +29,14 @@ def run_compound(
     """Evaluate a compound command; gives what it prints."""
     if isinstance(node, Group):
         return machine.run(node.body, shell if node.kind == "{" else shell.fork(), stdin)
-    if isinstance(node, If):
-        return _if(machine, node, shell, stdin)
+    if isinstance(node, If | Case):
+        return _branches(machine, node, shell, stdin, folder)
     if isinstance(node, Loop):
         return _loop(machine, node, shell, stdin)
     if isinstance(node, For):
         return _for(machine, node, shell, stdin, folder)
     if isinstance(node, CFor):
         return _count(machine, node, shell, stdin, folder)
-    if isinstance(node, Case):
-        return _case(machine, node, shell, stdin, folder)
     if isinstance(node, Condition):
         for word in node.words:
             text = folder.text(word)
@@ -50,36 +48,29 @@ def run_compound(
     return ""
 
 
-def _if(machine: Machine, node: If, shell: Shell, stdin: str | None) -> str:
+def _branches(
+    machine: Machine, node: If | Case, shell: Shell, stdin: str | None, folder: Folder
+) -> str:
+    """Every branch, from where it begins; none of them as well, unless there is an `else`."""
     conditions: list[str] = []
     outputs: list[str] = []
     ends: list[Shell] = []
-    for condition, body in node.branches:
-        if condition is not None:
+    if isinstance(node, Case):
+        folder.text(node.subject)
+    for at, (condition, body) in enumerate(node.branches):
+        if isinstance(condition, Seq):
             conditions.append(machine.run(condition, shell, stdin))
-        branch = machine.fork(shell)
-        outputs.append(machine.run(body, branch, stdin))
-        ends.append(branch)
-    if node.branches[-1][0] is not None:
-        ends.append(shell.fork())
-    join(shell, ends)
-    return joined([*conditions, either(outputs)])
-
-
-def _case(machine: Machine, node: Case, shell: Shell, stdin: str | None, folder: Folder) -> str:
-    folder.text(node.subject)
-    outputs: list[str] = []
-    ends: list[Shell] = [shell.fork()]
-    for at, (patterns, body) in enumerate(node.items):
-        for pattern in patterns:
+        for pattern in condition if isinstance(condition, list) else ():
             folder.pattern(pattern)
         branch = machine.fork(shell)
-        if at and at - 1 in node.falling:
+        if isinstance(node, Case) and at - 1 in node.falling:
             join(branch, [shell.fork(), ends[-1]])
         outputs.append(machine.run(body, branch, stdin))
         ends.append(branch)
+    if isinstance(node, Case) or node.branches[-1][0] is not None:
+        ends.append(shell.fork())
     join(shell, ends)
-    return either(outputs)
+    return joined([*conditions, either(outputs)])
 
 
 def _loop(machine: Machine, node: Loop, shell: Shell, stdin: str | None) -> str:
@@ -180,10 +171,8 @@ def plain_word(node: Node, *, bare: bool = False) -> str:
     """The first word of a simple command where it is plain text, else nothing; `bare`: nothing
     where it is quoted as well.
     """
-    first = node.words[0] if isinstance(node, Simple) and node.words else None
-    if isinstance(first, Word) and len(first.pieces) == 1 and isinstance(first.pieces[0], Lit):
-        return "" if bare and first.pieces[0].quoted else first.pieces[0].text
-    return ""
+    words = node.words if isinstance(node, Simple) else []
+    return literal(words[0], bare=bare) if words else ""
 
 
 def in_background(seq: Seq) -> list[bool]:

@@ -22,7 +22,7 @@ from . import parameters
 from .arithmetic import calculate
 from .braces import expand_braces
 from .state import Shell
-from .syntax import Arith, Lit, Piece, Proc, Sub, Var, Word
+from .syntax import Arith, Lit, Piece, Proc, Sub, Var, Word, literal
 
 MAX_FIELDS = 2_000
 _STEPPED = re.compile(
@@ -168,13 +168,13 @@ class Folder:
             values = [] if value is None else [value]
         values = self._operated(var, values, is_many)
         self.runner.spend(len(values) // 2 + copying(*values))
-        if is_many and var.quoted and (self._index_text(var) or var.name) == "*":
+        if is_many and var.quoted and (literal(var.index) or var.name) == "*":
             return [joined(values, self.shell.scalar("IFS")[:1])]
         return values
 
     def _elements(self, var: Var) -> list[str] | None:
         """The separate values of `$@`, `${a[*]}` …; None for an ordinary parameter."""
-        if var.index is not None and self._index_text(var) in ("@", "*"):
+        if var.index is not None and literal(var.index) in ("@", "*"):
             value = self.shell.get(var.name)
             values = self.shell.items(var.name)
             if var.indirect:
@@ -188,10 +188,6 @@ class Folder:
                 return [UNSET]
             return [self.shell.name0, *held] if var.op == ":" else list(held)
         return None
-
-    def _index_text(self, var: Var) -> str:
-        pieces = var.index.pieces if var.index is not None else []
-        return pieces[0].text if len(pieces) == 1 and isinstance(pieces[0], Lit) else ""
 
     def _length(self, var: Var, values: list[str] | None) -> str:
         if values is not None:

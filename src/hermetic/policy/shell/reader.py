@@ -313,7 +313,7 @@ class Reader(WordReader):
     def _assignment(self, words: list[Word | Assign]) -> Word | Assign:
         start = self.pos
         match = _ASSIGNED.match(self.text, start)
-        if match is None or (words and not _declares(words[0])):
+        if match is None or (words and syntax.literal(words[0]) not in _DECLARES):
             return self._word()
         self.pos = match.end()
         index = self._index() if self.text.startswith("[", self.pos) else None
@@ -389,13 +389,6 @@ class Reader(WordReader):
         if self._reserved() != word:
             raise Unreadable(f"{word!r} is missing")
         self.pos += len(word)
-
-
-def _declares(first: Word | Assign) -> bool:
-    if isinstance(first, Assign) or len(first.pieces) != 1:
-        return False
-    piece = first.pieces[0]
-    return isinstance(piece, Lit) and piece.text in _DECLARES
 
 
 _COMPOUND: dict[str, Callable[[Reader, str], Node]] = {

@@ -56,6 +56,12 @@ class Word(msgspec.Struct):
     end: int
 
 
+def literal(word: Word | Assign | None, *, bare: bool = False) -> str:
+    """The text of a word that is one plain text, else nothing; `bare`: nor where it is quoted."""
+    piece = word.pieces[0] if isinstance(word, Word) and len(word.pieces) == 1 else None
+    return piece.text if isinstance(piece, Lit) and not (bare and piece.quoted) else ""
+
+
 class Redirect(msgspec.Struct):
     """A redirection; `op` is the operator, `<<` and `<<-` carry their body as the target."""
 
@@ -127,7 +133,7 @@ class CFor(Compound):
 
 class Case(Compound):
     subject: Word
-    items: list[tuple[list[Word], Seq]]
+    branches: list[tuple[list[Word], Seq]]
     falling: frozenset[int]  # items after which the next one may run too: ;& and ;;&
 
 

@@ -1,14 +1,19 @@
 """Pods of the real cluster: their life, their limits, and what is said where one does not come up."""
 
 import asyncio
+import base64
+import json
 import os
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -21,8 +26,10 @@ from hermetic.environments.kubernetes import Kubernetes
 from hermetic.environments.pods.manifest import POOL
 from hermetic.environments.pods.states import state_of
 from hermetic.registry.records import new_id
+from hermetic.session.keeping import record_of
+from tests.docs.pages import blocks
 from tests.environments.clusters import kubectl, need_cluster, pods, until
-from tests.programs import need_variable
+from tests.programs import need_root, need_variable
 
 pytestmark = pytest.mark.slow
 
@@ -172,6 +179,104 @@ async def test_no_network_needs_a_policy(options: dict[str, Any], namespace: str
         await hermetic.open("kubernetes", **options, namespace=namespace, network=False)
 
 
+@pytest.fixture
+def caller(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """Options of a pod for the service account of the documented manifest."""
+    found = need_cluster()
+    (manifest,) = (
+        block.text for block in blocks("docs/how-to/run-on-kubernetes.md", "yaml", "What to apply")
+    )
+    kubectl("apply", "--filename", "-", given=manifest)
+    try:
+        settings = json.loads(kubectl("config", "view", "--raw", "--output", "json"))
+        settings["users"][0]["user"] = {"token": secret_of("hermetic-caller")["token"]}
+        (tmp_path / "kubeconfig").write_text(json.dumps(settings))
+        yield {**found, "kubeconfig": str(tmp_path / "kubeconfig"), "namespace": "hermetic"}
+        assert not pods(namespace="hermetic")
+    finally:
+        kubectl("delete", "--filename", "-", given=manifest)  # returns when it is gone
+
+
+def secret_of(account: str) -> dict[str, str]:
+    """The token and more of a service account, once the cluster has made it, and the default one."""
+    words = ["get", "serviceaccounts", "--namespace", "hermetic", "--output", "json"]
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = {one["metadata"]["name"]: one for one in json.loads(kubectl(*words))["items"]}
+        if all(found.get(name, {}).get("secrets") for name in (account, "default")):
+            name = found[account]["secrets"][0]["name"]
+            words = ["get", "secret", name, "--namespace", "hermetic", "--output", "json"]
+            data = json.loads(kubectl(*words))["data"]
+            return {name: base64.b64decode(value).decode() for name, value in data.items()}
+        time.sleep(0.1)
+    raise AssertionError(f"{account} has no token")
+
+
+async def test_the_documented_manifest_allows_what_is_needed_and_no_more(
+    caller: dict[str, Any],
+) -> None:
+    label = secrets.token_hex(4)
+    given = {**caller, "pool": 1, "network": False, "labels": {"hermetic-test": label}}
+    try:
+        async with hermetic.open("kubernetes", **given) as environment:
+            assert (await environment.run("echo on")).output == "on\n"
+            await environment.write_file("kept", "kept")
+            other = await hermetic.attach(environment.id)
+            assert await other.read_file("kept") == "kept"
+            await other.close()
+            record = record_of(environment)
+            assert not await Kubernetes(given).is_gone(record)
+            (pod,) = pods(namespace="hermetic")
+        await until(lambda: bool(running(f"hermetic-test={label},{POOL}", "hermetic")))
+        (waiting,) = running(f"hermetic-test={label},{POOL}", "hermetic")
+        async with hermetic.open("kubernetes", **given):  # takes the one that waits
+            (taken,) = pods(namespace="hermetic")
+            assert taken["metadata"]["name"] == waiting != pod["metadata"]["name"]
+        with pytest.raises(EnvironmentUnavailable, match=r"it refuses the pod.*is forbidden"):
+            await hermetic.open("kubernetes", **{**caller, "namespace": "default"})
+        account = "--as=system:serviceaccount:hermetic:hermetic-caller"
+        assert kubectl("auth", "can-i", "get", "nodes", account) == "yes\n"
+        for forbidden in ("get secrets", "list secrets", "create deployments", "delete nodes"):
+            words = ["auth", "can-i", *forbidden.split(), account, "-n", "hermetic"]
+            with pytest.raises(AssertionError):  # kubectl fails where the answer is no
+                kubectl(*words)
+    finally:
+        await asyncio.to_thread(
+            kubectl,
+            *("delete", "pods", "-n", "hermetic", "-l", f"hermetic-test={label}"),
+            *("--wait=false", "--grace-period=0", "--force"),
+        )
+
+
+# Shows the files of a service account where a pod has them, and runs a program.
+IN_A_POD = """\
+mount -t tmpfs none /run && mkdir -p /run/secrets/kubernetes.io && cp -r "$1" /run/secrets/kubernetes.io/serviceaccount &&
+shift && exec "$@"
+"""
+
+
+def test_a_caller_in_a_pod_uses_its_service_account(
+    caller: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_root("only root can mount")
+    account = tmp_path / "account"
+    account.mkdir()
+    for name, value in secret_of("hermetic-caller").items():
+        (account / name).write_text(value)
+    settings = json.loads(Path(caller["kubeconfig"]).read_text())
+    server = urlsplit(settings["clusters"][0]["cluster"]["server"])
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(server.hostname))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
+    words = ["unshare", "--mount", "sh", "-c", IN_A_POD, "sh", str(account), sys.executable, "-m"]
+    words += ["hermetic", "run", "--env", "kubernetes", "-o", f"image={caller['image']}", "--"]
+    done = subprocess.run(
+        [*words, "echo", "in"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "in\n"), done.stderr
+
+
 async def test_a_cancelled_start_leaves_nothing(options: dict[str, Any]) -> None:
     opening = asyncio.ensure_future(_opened(**options))
     await until(lambda: bool(pods()) or opening.done())
@@ -180,13 +285,18 @@ async def test_a_cancelled_start_leaves_nothing(options: dict[str, Any]) -> None
         await opening
 
 
+def running(selector: str, namespace: str = "default") -> list[str]:
+    """The names of these pods that run."""
+    found = pods(selector, namespace)
+    return [pod["metadata"]["name"] for pod in found if state_of(pod).state == "running"]
+
+
 async def test_warm_pods_are_taken_once_each(options: dict[str, Any]) -> None:
     given = {**options, "pool": 2, "labels": {"hermetic-test": secrets.token_hex(4)}}
     selector = f"hermetic-test={given['labels']['hermetic-test']}"
 
     def waiting() -> list[str]:
-        found = pods(f"{selector},{POOL}")
-        return [pod["metadata"]["name"] for pod in found if state_of(pod).state == "running"]
+        return running(f"{selector},{POOL}")
 
     try:
         await _opened(**given)  # finds none, and fills the pool
@@ -219,6 +329,37 @@ async def test_gc_deletes_a_pod_without_a_record(options: dict[str, Any], tmp_pa
     said = await asyncio.to_thread(gc)
     assert f"kubernetes sandbox default/{pod['metadata']['name']}/" in said
     assert not pods()
+
+
+async def test_gc_of_another_machine_deletes_only_what_is_left_of_ended_pods(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as opened:
+        other = opened.enter_context(TemporaryDirectory(prefix="hm-", dir="/tmp"))
+        elsewhere = {"HERMETIC_RUNTIME_DIR": other, "KUBECONFIG": options["kubeconfig"]}
+        environment = await opened.enter_async_context(hermetic.open("kubernetes", **options))
+        started = await Kubernetes(options).start(  # of which no janitor knows
+            NewEnvironment(
+                id=new_id(), directory=str(tmp_path), spool=None, token=b"t" * 32, label=""
+            )
+        )
+        name = started.place["sandbox"].split("/")[1]
+        await asyncio.to_thread(kubectl, "exec", name, "--", "sh", "-c", "kill 1")
+        await until(lambda: name not in running(f"{ID}"))
+        said = await asyncio.to_thread(gc, **elsewhere)
+        assert f"default/{name}/" in said
+        (living,) = pods()
+        assert living["metadata"]["labels"][ID] == environment.id
+        assert (await environment.run("echo on")).output == "on\n"
+
+
+async def test_a_command_that_uses_more_memory_than_the_pod_has_is_told_so(
+    options: dict[str, Any],
+) -> None:
+    async with hermetic.open("kubernetes", **options, memory_bytes=96 << 20) as environment:
+        result = await environment.run("python3 -c 'print(len(bytes([1]) * (1 << 30)))'")
+        assert isinstance(result.ending, hermetic.OutOfMemory), result
+        assert (await environment.run("echo on")).output == "on\n"
 
 
 def gc(**variables: str) -> str:

@@ -14,10 +14,13 @@ import pytest
 
 import hermetic
 from hermetic.contract.errors import ConfigError, NotInstalled
+from hermetic.fleet.opening import attach_environment
 from hermetic.fleet.ray import RayBackend, RayFleet
 from hermetic.fleet.ray import host as hosts
 from hermetic.fleet.ray.cluster import Node
 from hermetic.fleet.ray.host import Host, HostState
+from hermetic.link import answers
+from hermetic.session.keeping import link_of
 from tests.clouds.vendors import installed
 from tests.environments.engines import PODMAN, ask, need_engine
 from tests.programs import need_variable
@@ -80,6 +83,21 @@ async def test_a_stream_by_calls_ends_when_its_caller_makes_none(
     assert not await host.push(left, b"x")
     await host.drop(kept)
     assert await host.end("name")
+
+
+async def test_nothing_is_left_of_an_environment_that_its_caller_has_ended() -> None:
+    """A caller ends the resident by its stream, then asks the host, which does not wait for the janitor."""
+    host = Host("node", "127.0.0.1", 1)
+    for _ in range(3):
+        record, problem = await host.open("name", "local", {"login": False}, b"t" * 32)
+        assert record is not None, problem
+        environment = await attach_environment(str(record["task"]))
+        link = link_of(environment)
+        await link.ask("shutdown", answers.done)
+        await link.wait_closed()
+        await host.end("name")
+        assert await host.names() == []
+        await environment.close()
 
 
 @pytest.mark.parametrize("engine", ["docker", PODMAN])

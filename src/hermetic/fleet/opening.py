@@ -197,7 +197,7 @@ async def open_environment(
                 if not replace:
                     raise LivesOtherwise(task, differing)
             else:
-                await _remove_rest(record, records)
+                await remove_rest(record, records)
         return await (start or start_new)(StartRequest(backend, records, id, task, janitor))
 
 
@@ -289,7 +289,7 @@ async def _no_bare_errors() -> AsyncIterator[None]:
         raise
 
 
-async def _remove_rest(stale: EnvironmentRecord, records: Records) -> None:
+async def remove_rest(stale: EnvironmentRecord, records: Records) -> None:
     """Removes the rest of an ended environment first, so that no late cleanup removes files of the
     new one.
     """

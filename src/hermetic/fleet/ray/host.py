@@ -19,7 +19,13 @@ from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
 from hermetic.contract.limits import SILENCE
 from hermetic.environments import catalog
-from hermetic.fleet.opening import StartRequest, attach_environment, open_environment, start_new
+from hermetic.fleet.opening import (
+    StartRequest,
+    attach_environment,
+    open_environment,
+    remove_rest,
+    start_new,
+)
 from hermetic.registry.records import Records, runtime_root
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import detach, record_of
@@ -110,10 +116,14 @@ class Host:
         return True
 
     async def end(self, name: str) -> bool:
-        """Ends an environment; False where there is none."""
+        """Ends an environment; False where there is none. Nothing is left of it either way."""
+        records = Records(runtime_root())
         try:
             environment = await attach_environment(self._prefix + name)
         except EnvironmentUnavailable:
+            if (record := records.of_task(self._prefix + name)) is not None:
+                async with records.lock(record.id):
+                    await remove_rest(record, records)
             return False
         await environment.close(remove=True)
         return True

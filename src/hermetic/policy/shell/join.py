@@ -9,7 +9,7 @@ from hermetic.policy.marks import NUMBER, UNSET, unknown_like
 from hermetic.policy.paths import classify
 
 from .state import Hidden, Shell, Value
-from .syntax import If, Node, Seq
+from .syntax import If, Seq
 
 MAX_WORLDS = 8
 
@@ -33,15 +33,10 @@ def join(shell: Shell, ends: Sequence[Shell]) -> None:
     shell.traps = tuple(dict.fromkeys(trap for end in ends for trap in end.traps))
     for end in ends:
         shell.aliases.update(end.aliases)
-        shell.exported = (
-            None
-            if shell.exported is None or end.exported is None
-            else shell.exported | end.exported
-        )
-    if any(end.positional != ends[0].positional for end in ends):
-        shell.positional = [UNSET]
-    else:
-        shell.positional = ends[0].positional
+    exported = [end.exported for end in (shell, *ends) if end.exported is not None]
+    shell.exported = frozenset().union(*exported) if len(exported) > len(ends) else None
+    first, *others = (end.positional for end in ends)
+    shell.positional = first if all(one == first for one in others) else [UNSET]
     cwds = {end.cwd for end in ends}
     shell.cwd = cwds.pop() if len(cwds) == 1 else _worst_directory(cwds, shell)
 
@@ -85,13 +80,13 @@ def either(outputs: list[str]) -> str:
     return printed[0] if printed else ""
 
 
-def widen(shell: Shell, before: dict[str, Value]) -> bool:
-    """Make every variable that changed since `before` unknown; True when there was one."""
-    changed = [name for name, value in shell.variables.items() if before.get(name) != value]
-    for name in changed:
-        value = _unknown([shell.variables[name]])
-        shell.variables[name] = NUMBER + NUMBER if value == NUMBER else value  # a run of numbers
-    return bool(changed)
+def widen(shell: Shell, before: dict[str, Value]) -> None:
+    """Make every variable that changed since `before` unknown."""
+    for name, value in shell.variables.items():
+        if before.get(name) != value:
+            unknown = _unknown([value])
+            # a run of numbers
+            shell.variables[name] = NUMBER + NUMBER if unknown == NUMBER else unknown
 
 
 def _differing(shell: Shell, ends: Sequence[Shell]) -> list[str]:
@@ -142,14 +137,11 @@ def _distinct(values: Iterable[Value]) -> list[Value]:
 def _unknown(values: Sequence[Value]) -> Value:
     """Unknown text, or an unknown number where all values are numbers."""
     texts = [text for value in values for text in _texts(value)]
-    if (
-        texts
-        and all(text.isdigit() for text in texts)
-        and all(isinstance(value, str) for value in values)
-    ):
+    are_texts = [isinstance(value, str) for value in values]
+    if texts and all(text.isdigit() for text in texts) and all(are_texts):
         return NUMBER
     unknown = unknown_like(*texts)
-    return unknown if any(isinstance(value, str) for value in values) else [unknown]
+    return unknown if any(are_texts) else [unknown]
 
 
 def _texts(value: Value) -> list[str]:
@@ -160,27 +152,15 @@ def _texts(value: Value) -> list[str]:
 
 def _join_functions(shell: Shell, ends: Sequence[Shell]) -> None:
     for name in {name for end in ends for name in end.functions}:
-        if all(end.functions.get(name) is shell.functions.get(name) for end in ends):
-            continue
-        bodies: list[Node] = []
-        for end in ends:
-            body = end.functions.get(name)
-            if body is not None and not any(body is other for other in bodies):
-                bodies.append(body)
-        first = bodies[0]
-        shell.functions[name] = (
-            first
-            if len(bodies) == 1
-            else If(
-                [(None, Seq([(body, ";")])) for body in bodies], start=first.start, end=first.end
-            )
-        )
+        found = (end.functions.get(name) for end in ends)
+        bodies = {id(body): body for body in found if body is not None}
+        first, *others = bodies.values()
+        ways: list[tuple[Seq | None, Seq]] = [(None, Seq([(one, ";")])) for one in bodies.values()]
+        shell.functions[name] = If(ways, start=first.start, end=first.end) if others else first
         if any(name not in end.functions or name in end.unsure for end in ends):
             shell.unsure |= {name}
 
 
 def _worst_directory(cwds: set[str], shell: Shell) -> str:
-    order = sorted(
-        cwds, key=lambda cwd: classify(cwd, shell) in ("workspace", "workspace root", "temp")
-    )
-    return order[0]
+    ours = ("workspace", "workspace root", "temp")
+    return min(sorted(cwds), key=lambda cwd: classify(cwd, shell) in ours)

@@ -177,15 +177,11 @@ class Effects:
         """Addresses that a call reaches, and what it sends there; gives what comes from a local
         file.
         """
-        self.network = True
         self.socket = self.socket or row.gives == "socket"
         if self.has_shell:
             self.report_shell()
         keywords = {key: one for key, one in made.keywords.items() if key not in _NOT_SENT}
-        for value in made.args:
-            pair = value[0] if isinstance(value, list) and len(value) >= 2 else value
-            if is_text(pair):
-                check_address(self.call, text_of(pair))
+        self.connect(made.args)
         sent = marks_of([*made.args, *keywords.values()])
         is_secret = SECRET in sent or (TOKEN in sent and not made.keywords.get("headers"))
         if row.send is not None and _SENDS.match(made.last) and is_secret:
@@ -195,6 +191,14 @@ class Effects:
         if is_away and (made.last in ("delete", "Delete") or "DELETE" in texts):
             self.report("cloud-destroys", "deletes something on another machine by HTTP")
         return "".join(read(self.call, text) for text in texts if text.startswith("file:"))
+
+    def connect(self, found: list[Value]) -> None:
+        """Judge the addresses among arguments; of a host and a port the host."""
+        self.network = True
+        for value in found:
+            host = value[0] if isinstance(value, list) and value else value
+            if is_text(host):
+                check_address(self.call, text_of(host))
 
     def report_shell(self) -> None:
         """Report a shell in a script that has a connection."""

@@ -6,7 +6,6 @@ import re
 
 from hermetic.policy.effects import write
 from hermetic.policy.marks import FILE, INPUT, LOCAL, NET, PIDS, SECRET, is_plain
-from hermetic.policy.network import check_address
 from hermetic.policy.programs.table import TABLE
 
 from .calls import Invocation
@@ -170,11 +169,8 @@ class Hooks(Evaluation):
                     self.remember(file.path, "".join(map(text_of, made.args[1:2])))
             is_socket = made.name.startswith("socket")
             return Obj("socket" if is_socket else made.name, text=made.marks)
-        self.socket = self.network = True
-        for value in made.args if method in ("connect", "connect_ex", "sendto") else ():
-            pair = value[0] if isinstance(value, list) and value else value
-            if is_text(pair):
-                check_address(self.call, text_of(pair))
+        self.socket = True
+        self.connect(made.args if method in ("connect", "connect_ex", "sendto") else [])
         if SECRET in marks_of(made.args) and re.match(
             r"send|write|puts|print|end|fwrite|fputs|socket_", method
         ):
@@ -185,8 +181,7 @@ class Hooks(Evaluation):
         """A file descriptor put in place of another; a socket in place of standard input is a
         shell's.
         """
-        if self.socket:
-            self.report("reverse-shell", "connects a shell to another machine")
+        self.report_shell()
         return None
 
     def hook_cloud(self, made: Invocation) -> Value:

@@ -13,16 +13,6 @@ _WORD = re.compile(r"([ \t]*)([^\s;|&()<>\"'\\$`]+)(?=[\s;|&()<>]|\Z)")
 
 
 def expand(
-    name: str, rest: str, aliases: Mapping[str, str], active: Set[str], budget: Budget
-) -> str:
-    """What stands for an alias, and for the rest of its command. Raises Overflow."""
-    value = aliases[name]
-    return value + (
-        _expand_first(rest, aliases, active, budget) if value[-1:] in (" ", "\t") else rest
-    )
-
-
-def _expand_first(
     text: str,
     aliases: Mapping[str, str],
     active: Set[str],
@@ -30,7 +20,7 @@ def _expand_first(
     left: int = MOST_EXPANDED,
 ) -> str:
     """The text with its first word replaced where it is an alias, and so on as long as aliases end
-    in a blank.
+    in a blank. Raises Overflow.
 
     `active` are aliases that are being expanded: within themselves, they are words.
     """
@@ -38,10 +28,10 @@ def _expand_first(
     word = _WORD.match(text)
     if word is None or left <= 0 or word[2] not in aliases or word[2] in active:
         return text
-    value = _expand_first(aliases[word[2]], aliases, active | {word[2]}, budget, left - 1)
+    value = expand(aliases[word[2]], aliases, active | {word[2]}, budget, left - 1)
     rest = text[word.end() :]
     if value[-1:] in (" ", "\t"):
-        rest = _expand_first(rest, aliases, active, budget, left - 1)
+        rest = expand(rest, aliases, active, budget, left - 1)
     if len(value) + len(rest) > MAX_TEXT:
         raise Overflow
     budget.spend(copying(text, value, rest))

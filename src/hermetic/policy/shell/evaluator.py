@@ -276,7 +276,7 @@ class Evaluator(Findings):
         followed = shell.fork() if alias else shell
         if alias:
             self.aliasing.append(alias)
-            text = expand(alias, node.rest, shell.aliases, set(self.aliasing[:-1]), self)
+            text = expand(alias + node.rest, shell.aliases, set(self.aliasing[:-1]), self)
             self.run_text(text, followed, stdin)
             self.aliasing.pop()
         output = self._run_words(node, shell, stdin)

@@ -81,7 +81,6 @@ class Evaluator(Findings):
 
     def run_text(self, text: str, shell: Shell, stdin: str | None) -> str:
         """Evaluate code that came out of an expansion, an argument or a stream."""
-        self._enter()
         self.spend(reading(text))
         fixed, self.fixed = self.fixed, True
         try:
@@ -94,7 +93,6 @@ class Evaluator(Findings):
             return self.run(seq, shell, stdin)
         finally:
             self.fixed = fixed
-            self.nesting -= 1
 
     def defer(self, text: str, shell: Shell) -> None:
         """Keep code for the end of its shell."""
@@ -211,21 +209,18 @@ class Evaluator(Findings):
 
     def _node(self, node: Node, shell: Shell, stdin: str | None) -> str:
         self._stand_at(node)
-        self._enter()
-        output = ""
         if isinstance(node, Simple):
-            output = self._simple(node, shell, stdin)
-        elif isinstance(node, Pipe):
-            output = self._pipe(node, shell, stdin)
-        elif isinstance(node, syntax.Coproc):
+            return self._simple(node, shell, stdin)
+        if isinstance(node, Pipe):
+            return self._pipe(node, shell, stdin)
+        if isinstance(node, syntax.Coproc):
             self._coproc(node, shell)
         elif isinstance(node, syntax.Function):
             shell.functions[node.name] = node.body
             shell.unsure -= {node.name}
         else:
-            output = self._redirected(node, shell, stdin)
-        self.nesting -= 1
-        return output
+            return self._redirected(node, shell, stdin)
+        return ""
 
     def _stand_at(self, node: Node) -> None:
         if not self.fixed:

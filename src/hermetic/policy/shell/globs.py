@@ -5,17 +5,11 @@ from __future__ import annotations
 import re
 
 from hermetic.policy.marks import BRACKET, QUESTION, STAR, is_known, literal_globs
-from hermetic.policy.tables import names
+from hermetic.policy.programs.table import TABLE
 
 _MAX_STARS = 8
 _MAX_PATTERN = 1000
-_CLASSES = dict(
-    pair.split("=", 1)
-    for pair in names(
-        r"alpha=A-Za-z digit=0-9 alnum=A-Za-z0-9 upper=A-Z lower=a-z space=\s xdigit=0-9A-Fa-f blank=\x20\t"
-        r" punct=!-/:-@\[-`{-~"
-    )
-)
+_CLASSES = dict(pair.split("=", 1) for pair in TABLE.words("character-classes"))
 
 
 _BRACKET = re.compile(r"([!^]?)(\]?(?:\[:\w+:\]|[^\]])*)\]", re.DOTALL)

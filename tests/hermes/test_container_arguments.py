@@ -77,6 +77,17 @@ def test_limits_network_user_mounts_variables_and_further_arguments(
     assert ours("docker") == []
 
 
+def test_a_limit_on_disk_holds_or_is_named_as_missing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "hermetic.hermes"):
+        environment = docker(disk=64)
+    try:
+        filled = environment.execute("head -c 100000000 /dev/zero > /fill")
+    finally:
+        environment.cleanup()
+    is_named = any("no limit on disk_bytes" in one.getMessage() for one in caplog.records)
+    assert (filled["returncode"] == 0) == is_named
+
+
 def test_a_container_without_arguments_has_none_of_these(tmp_path: Path) -> None:
     environment = docker(host_cwd=str(tmp_path))  # without auto_mount_cwd it is not mounted
     try:
@@ -134,7 +145,7 @@ def test_files_of_a_persistent_task_outlive_its_container(
 
 
 def test_singularity_keeps_the_files_of_a_persistent_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     image = Apptainers(tmp_path, monkeypatch).image
     for task, seen in (("a", ""), ("a", "kept\n"), ("b", "")):
@@ -147,3 +158,4 @@ def test_singularity_keeps_the_files_of_a_persistent_task(
             environment.execute("echo kept > /root/file")
         finally:
             environment.cleanup()
+    assert caplog.text.count("no limit on disk") == 3

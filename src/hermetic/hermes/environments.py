@@ -20,6 +20,7 @@ from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, Inp
 from hermetic.contract.tool import Fields
 from hermetic.contract.variables import fault_of
 from hermetic.environments.containers.scratch import scratch_base
+from hermetic.environments.containers.start import missing_limit
 from hermetic.fleet.opening import open_environment
 from hermetic.hermes.base import INTERRUPTED, BaseEnvironment, quote_directory
 from hermetic.hermes.containers import find_docker
@@ -308,6 +309,10 @@ class DockerEnvironment(HermeticEnvironment):
             else None
         )
         super().__init__(kind, directory, timeout, options, variables, task)
+        notes = self.environment.isolation.notes
+        for note in map(missing_limit, limits_of(cpu, memory, disk)):
+            if note in notes:
+                _log.warning("%s", note)
         # where nothing is mounted there
         self._run(f"mkdir -p {WORKSPACE} 2>/dev/null || true", timeout, None)
 
@@ -354,7 +359,7 @@ class SSHEnvironment(HermeticEnvironment):
 
 
 class SingularityEnvironment(HermeticEnvironment):
-    """Commands run in an image of Apptainer or Singularity, without root. `disk` has no effect."""
+    """Commands run in an image of Apptainer or Singularity, without root; `disk` cannot be limited."""
 
     def __init__(
         self,
@@ -369,6 +374,8 @@ class SingularityEnvironment(HermeticEnvironment):
     ) -> None:
         directory = "/root" if cwd == "~" else cwd
         options: dict[str, Any] = {"image": image, "cwd": directory, **limits_of(cpu, memory, 0)}
+        if disk > 0:
+            _log.warning("no limit on disk: apptainer cannot set one")
         if persistent_filesystem:
             options["overlay"] = str(overlay_of(task_id))
         super().__init__("apptainer", directory, timeout, options)

@@ -44,6 +44,11 @@ LOOK_SECONDS = 6.0  # of a start, before its engine is checked
 SETTLE_SECONDS = 10.0  # for a cancelled start
 
 
+def missing_limit(option: str) -> str:
+    """The note on an option whose limit the engine cannot set."""
+    return f"no limit on {option}: {WHY_NOT.get(option, NO_CONTROLLER)}"
+
+
 class NoEngine(EnvironmentUnavailable):
     """The engine does not answer."""
 
@@ -179,9 +184,7 @@ class ContainerStart:
             notes.append(
                 f"LD_PRELOAD={self.preload} of the image is not set: the portable bash cannot load it"
             )
-        notes += [
-            f"no limit on {option}: {WHY_NOT.get(option, NO_CONTROLLER)}" for option in lacking
-        ]
+        notes += map(missing_limit, lacking)
         return msgspec.structs.replace(
             started, socket=path, place=place, notes=(*self._network_notes(), *notes)
         )

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 
 from benchmarks.hermes_agent import Model, run_side, steps
 from hermetic import hermes
+from tests.environments.sshd import running
+from tests.tools.terminal.test_sudo import PASSWORD, USER, let_in, user_with_password
 
 IMAGE = os.environ.get("IMAGE_TOOLS", "")
 
@@ -173,6 +176,56 @@ def test_settings_tasks_sessions_and_hermes_own_modules_are_wired_through(
         assert session["route"] == ["telegram", str(number), "u", "t", f"k{number}"]
         assert session["ended"] == [True, 5, True]
     assert seen["ended"] == {"before": "1\n", "after": "gone\n"}
+
+
+# A process of Hermes whose user types a password. It is read from standard input.
+SUDO = """
+import json, os, sys
+from pathlib import Path
+home, password = Path(sys.argv[1]), sys.stdin.read()
+entries = {"hermetic": {"allow_tool_override": True}}
+plugins = {"enabled": ["hermetic"], "entries": entries}
+config = {"terminal": {"backend": "ssh"}, "approvals": {"mode": "off"}, "plugins": plugins}
+home.mkdir()
+(home / "config.yaml").write_text(json.dumps(config))
+os.environ["HERMES_HOME"] = str(home)
+from hermes_cli.plugins import discover_plugins
+discover_plugins()
+from tests.adapters.real.hermes_session import terminal
+from tools.terminal_tool import set_sudo_password_callback
+asked = []
+refused = terminal("sudo id -u")
+set_sudo_password_callback(lambda: asked.append(1) or password)
+done = terminal("sudo id -u; sudo id -u")
+print(json.dumps([refused["exit_code"], done, len(asked)]))
+"""
+
+
+def test_the_password_for_sudo_comes_from_hermes_own_callback(tmp_path: Path) -> None:
+    # Other runs of pytest close their common directory to other users.
+    with (
+        tempfile.TemporaryDirectory(prefix="hm-", dir="/tmp") as at,
+        user_with_password(),
+        running(Path(at)) as sshd,
+    ):
+        let_in(Path(at), sshd.home)
+        given = {
+            f"HERMETIC_SSH_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+            for name, value in {**sshd.options, "user": USER}.items()
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", SUDO, tmp_path / "home"],
+            input=PASSWORD,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**os.environ, **given, "HOME": str(tmp_path)},
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    code, answer, asked = json.loads(done.stdout)
+    assert (code, answer["output"].splitlines()[:2], asked) == (1, ["0", "0"], 1)
+    assert "log" in answer  # the tool is Hermetic's
+    assert PASSWORD not in done.stdout + done.stderr
 
 
 def test_without_the_permission_nothing_runs() -> None:

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Sourced by ./start and ./test: a private Python in .venv with Hermetic in it, made on first use.
 #
-#   prepare ROOT EXTRAS    EXTRAS is "serve" (to run) or "dev" (to test); returns at once when nothing has changed
+#   prepare ROOT EXTRAS    EXTRAS is "serve" (to run), "dev" (to test) or "docs" (to build the site);
+#                          returns at once when nothing has changed
 #   build_page ROOT        the console's page, when its sources have changed; a failure is reported, not fatal
 #
 # Needs Python 3.11 or newer and one way to install packages into a fresh environment: ensurepip, a pip that is
@@ -32,10 +33,11 @@ prepare() {
   exec 9<&-
 }
 
-is_ready() { # ROOT EXTRAS WANTED; what was set up for tests can run too
-  local stamp
+is_ready() { # ROOT EXTRAS WANTED; what was set up for tests can run too, but builds no site
+  local stamp stamps=("$1/.venv/.ready${2:+-$2}")
   [ -x "$1/.venv/bin/python" ] || return 1
-  for stamp in "$1/.venv/.ready${2:+-$2}" "$1/.venv/.ready-dev"; do
+  [ "$2" = docs ] || stamps+=("$1/.venv/.ready-dev")
+  for stamp in "${stamps[@]}"; do
     [ ! -r "$stamp" ] || [ "$(<"$stamp")" != "$3" ] || return 0
   done
   return 1

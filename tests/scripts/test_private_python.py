@@ -126,3 +126,19 @@ def test_a_changed_pyproject_sets_up_again(machine: Machine) -> None:
     code, told = machine.start()
     assert code == 1
     assert "needs Python 3.11" in told
+
+
+@pytest.mark.parametrize(("extras", "ready"), [("", 0), ("serve", 0), ("dev", 0), ("docs", 1)])
+def test_an_environment_for_tests_runs_everything_but_does_not_build_the_site(
+    machine: Machine, extras: str, ready: int
+) -> None:
+    machine.add_environment()
+    stamps = machine.checkout / ".venv"
+    stamp = (stamps / ".ready-serve").rename(stamps / ".ready-dev").read_text()
+    script = '. scripts/private-python.sh; is_ready "$PWD" "$1" "$2"'
+    done = subprocess.run(
+        ["/bin/bash", "-c", script, "bash", extras, stamp.removesuffix("\n")],
+        cwd=machine.checkout,
+        check=False,
+    )
+    assert done.returncode == ready

@@ -10,7 +10,7 @@ from hermetic.policy.marks import unknown_like
 from hermetic.policy.variables import judge_variable
 
 from .expansion import MAX_FIELDS, Folder
-from .state import Shell, Value
+from .state import Shell, Value, texts_of
 from .syntax import Assign
 
 MAX_INDEX = 4096
@@ -59,7 +59,7 @@ def _assign_element(assign: Assign, text: str, shell: Shell, folder: Folder) -> 
     if isinstance(old, dict):
         shell.set(assign.name, {**old, folder.text(assign.index): text})
         return
-    values = _items(old)
+    values = texts_of(old) if old is not None else []
     number = folder.arithmetic(assign.index)
     if not number.lstrip("-").isdigit() or abs(int(number)) > MAX_INDEX:
         key = folder.text(assign.index)
@@ -81,14 +81,9 @@ def _array(assign: Assign, old: Value | None, folder: Folder) -> Value:
         return pairs
     values = folder.fields([word for _, word in assign.items])
     if assign.append:
-        values = [*_items(old), *values]
+        values = [*(texts_of(old) if old is not None else []), *values]
         folder.runner.spend(len(values))
         return (
             values if len(values) <= MAX_FIELDS else [*values[:MAX_FIELDS], unknown_like(*values)]
         )
     return values
-
-
-def _items(value: Value | None) -> list[str]:
-    """The elements that a list has, or a text as the first one."""
-    return list(value) if isinstance(value, list) else [value] if isinstance(value, str) else []

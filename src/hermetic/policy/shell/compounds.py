@@ -82,7 +82,7 @@ def _loop(machine: Machine, node: Loop, shell: Shell, stdin: str | None) -> str:
         _check_starts(machine, node.body, shell)
     before = shell.fork()
     machine.endless += endless
-    if stdin and _reads_lines(node.condition):
+    if stdin and first_word(node.condition) == "read":
         lines = stdin.split("\n")
         rounds = lines if lines[-1] else lines[:-1]
         out = joined([once(line) for line in rounds[:MAX_ROUNDS]])
@@ -183,10 +183,6 @@ def in_background(seq: Seq) -> list[bool]:
     for _, operator in reversed(seq.items):
         found.append(found[-1] if operator in ("&&", "||") and found else operator == "&")
     return found[::-1]
-
-
-def _reads_lines(condition: Seq) -> bool:
-    return first_word(condition) == "read"
 
 
 def _check_starts(machine: Machine, body: Seq, shell: Shell) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from hermetic.policy.marks import NUMBER, UNSET, unknown_like
 from hermetic.policy.paths import classify
 
-from .state import Hidden, Shell, Value
+from .state import Hidden, Shell, Value, texts_of
 from .syntax import If, Seq
 
 MAX_WORLDS = 8
@@ -136,18 +136,12 @@ def _distinct(values: Iterable[Value]) -> list[Value]:
 
 def _unknown(values: Sequence[Value]) -> Value:
     """Unknown text, or an unknown number where all values are numbers."""
-    texts = [text for value in values for text in _texts(value)]
+    texts = [text for value in values for text in texts_of(value)]
     are_texts = [isinstance(value, str) for value in values]
     if texts and all(text.isdigit() for text in texts) and all(are_texts):
         return NUMBER
     unknown = unknown_like(*texts)
     return unknown if any(are_texts) else [unknown]
-
-
-def _texts(value: Value) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    return value if isinstance(value, list) else list(value.values())
 
 
 def _join_functions(shell: Shell, ends: Sequence[Shell]) -> None:

@@ -22,17 +22,21 @@ MAX_REFERENCES = 8  # that lead to each other
 DEFAULT_HOME = "/home/dev"
 DEFAULT_WORKSPACE = "/home/dev/project"
 SECRET_NAME = re.compile(
-    (
-        r"(^|_)(SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|APIKEY|ACCESS_KEY|PRIVATE_KEY|"
-        r"CREDENTIALS?|PAT)(_|$)|_KEY$"
-    ),
-    re.IGNORECASE,
+    r"(?i)(^|_)(SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|APIKEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?|PAT)(_|$)"
+    r"|_KEY$"
 )
 # Variables that name a tool by convention: unset, they stand for that tool.
 _TOOL_NAMES = dict(pair.split("=") for pair in TABLE.words("tools-by-variable"))
 # Variables whose value only the shell knows: a number, or any text.
 _NUMBERS = names("UID EUID RANDOM SECONDS LINENO BASHPID EPOCHSECONDS COLUMNS SRANDOM")
 _TEXTS = names("LANG TERM BASH_VERSION MACHTYPE HOSTTYPE")
+
+
+def texts_of(value: Value) -> list[str]:
+    """The elements of an array, or a text as the only one."""
+    if isinstance(value, str):
+        return [value]
+    return list(value) if isinstance(value, list) else list(value.values())
 
 
 class Hidden(NamedTuple):
@@ -219,14 +223,9 @@ class Shell:
         return self._special(name)
 
     def _special(self, name: str) -> str | None:
-        if name == "PWD":
-            return self.cwd
-        if name == "PPID":
-            return PIDS  # the process that runs this shell
-        if name == "OLDPWD":
-            return self.previous
-        if name in _NUMBERS:
-            return NUMBER
+        known = {"PWD": self.cwd, "OLDPWD": self.previous, "PPID": PIDS}
+        if name in known or name in _NUMBERS:
+            return known.get(name, NUMBER)
         if name in _TOOL_NAMES or name in _TEXTS:
             return _TOOL_NAMES.get(name, UNSET)
         if self.complete:
@@ -253,6 +252,4 @@ class Shell:
         value = self.get(name)
         if value is None:
             return [] if self.complete else [UNSET]
-        if isinstance(value, str):
-            return [value]
-        return list(value) if isinstance(value, list) else list(value.values())
+        return texts_of(value)

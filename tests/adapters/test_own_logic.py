@@ -12,7 +12,7 @@ import pytest
 import hermetic
 from hermetic.adapters import opening
 from hermetic.adapters.results import exit_code
-from hermetic.adapters.users import Users, users_of
+from hermetic.session.users import Users, users_of
 from hermetic.toolbox.images import split_images
 from tests.adapters.absent import adapter
 from tests.environments.engines import need_engine

@@ -286,6 +286,37 @@ async def test_a_revoked_key_closes_its_sandboxes() -> None:
         ).status == 401
 
 
+def basic(user: str) -> str:
+    """How an SDK names a user."""
+    return "Basic " + base64.b64encode(f"{user}:".encode()).decode()
+
+
+async def test_another_user_is_refused_where_none_can_be() -> None:
+    async with sandboxes() as client:
+        sandbox = await created(client)
+        own = (await sandbox.run("id -un"))[0].strip()
+        for name in (own, "user"):  # E2B's older SDKs always name the user of its templates
+            assert (await sandbox.run("id -un", Authorization=basic(name)))[0].strip() == own
+        for wrong in (basic("nobody"), "Basic ="):
+            start = {"process": {"cmd": "/usr/bin/touch", "args": ["/tmp/there"]}}
+            [refused] = await sandbox.stream("process.Process/Start", start, Authorization=wrong)
+            assert refused["error"]["code"] in ("invalid_argument", "unauthenticated")
+            sandbox.headers["Authorization"] = wrong
+            assert (
+                await sandbox.call("filesystem.Filesystem/MakeDir", path="/tmp/there")
+            ).status in (
+                400,
+                401,
+            )
+            sandbox.headers["Authorization"] = None
+        for method in ("GET", "POST"):
+            answer = await client.send(
+                method, "/e2b/files?path=new&username=nobody", headers=sandbox.headers, raw=b"x"
+            )
+            assert (answer.status, "leave user out" in answer.json["message"]) == (400, True)
+        assert (await sandbox.run("ls /tmp/there new"))[2]["exitCode"] == 2
+
+
 async def test_a_kind_that_does_not_isolate_is_refused() -> None:
     async with serving(clients=ClientOptions(kind="local")) as server:
         refused = await control(

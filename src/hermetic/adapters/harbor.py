@@ -26,9 +26,9 @@ from harbor.models.trial.paths import TrialPaths
 import hermetic
 from hermetic import Environment
 from hermetic.adapters.results import MOST_OUTPUT, exit_code
-from hermetic.adapters.users import Users, users_of
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.session.trees import download_tree, upload_tree
+from hermetic.session.users import Users, users_of
 
 
 class HermeticEnvironment(BaseEnvironment):

@@ -27,8 +27,8 @@ from hermetic import Environment
 from hermetic.adapters import opening
 from hermetic.adapters.files import check_writable
 from hermetic.adapters.results import exit_code
-from hermetic.adapters.users import Users, users_of
 from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.session.users import Users, users_of
 
 NOT_EXECUTABLE = 126  # the exit code of a program that may not be run
 

@@ -15,6 +15,7 @@ import pytest
 from e2b import (
     AsyncSandbox,
     CommandExitException,
+    InvalidArgumentException,
     NotFoundException,
     PtySize,
     Sandbox,
@@ -82,6 +83,21 @@ def test_commands(sandbox: Sandbox) -> None:
     assert (failed.value.exit_code, failed.value.stdout) == (7, "no\n")
     big = sandbox.commands.run("head -c 3000000 /dev/zero | tr '\\0' x")
     assert len(big.stdout) == 3_000_000
+
+
+def test_users(sandbox: Sandbox, request: pytest.FixtureRequest) -> None:
+    own = sandbox.commands.run("id -un").stdout.strip()
+    assert sandbox.commands.run("id -un", user=own).stdout.strip() == own
+    sandbox.files.write("mine", "1", user=own)
+    with pytest.raises(InvalidArgumentException, match="leave user out"):
+        sandbox.files.read("mine", user="nobody")
+    with pytest.raises(InvalidArgumentException, match="leave user out"):
+        sandbox.pty.create(PtySize(rows=30, cols=100), user="nobody")
+    if request.node.callspec.params["server"] == "sandbox":
+        with pytest.raises(InvalidArgumentException, match=f"run as {own}, not as nobody"):
+            sandbox.commands.run("id -un", user="nobody")
+    else:
+        assert sandbox.commands.run("id -un", user="nobody", cwd="/tmp").stdout == "nobody\n"
 
 
 def test_a_background_command_streams_and_is_left_found_typed_into_and_killed(

@@ -14,13 +14,16 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from hermetic.contract import errors
+from hermetic.session.users import Users
 
 SINGLE, STREAM = "application/json", "application/connect+json"
 END = 2
+DEFAULT_USER = "user"  # E2B's templates have it, and its older SDKs always name it
 HEAD = struct.Struct(">BI")
 MOST_MESSAGE = 16 << 20  # bytes
 STATUSES = {
@@ -50,6 +53,27 @@ class RpcError(Exception):
     def body(self) -> Message:
         """For the wire."""
         return {"code": self.code, "message": str(self)}
+
+
+def named_user(headers: Headers) -> str:
+    """The user that a call names by basic authentication; empty for the sandbox's own."""
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return ""
+    try:
+        name = base64.b64decode(value, validate=True).decode().partition(":")[0]
+    except ValueError:
+        raise RpcError("unauthenticated", "the name of the user cannot be read") from None
+    return "" if name == DEFAULT_USER else name
+
+
+def check_own(users: Users, user: str, what: str) -> None:
+    """Raises RpcError where `user` is not the one who runs the commands of the sandbox."""
+    if user not in ("", DEFAULT_USER, users.name, users.id):
+        raise RpcError(
+            "invalid_argument",
+            f"{what} are those of {users} here, not of {user}; leave user out, or run a command as {user}",
+        )
 
 
 def rpc_error(error: Exception) -> RpcError:

@@ -165,11 +165,11 @@ class E2bDoor:
 
     async def _files(self, request: Request) -> Response:
         try:
+            sandbox = self.sandbox(request, "read" if request.method == "GET" else "write")
+            connect.check_own(sandbox.users, request.query_params.get("username", ""), "files")
             if request.method == "GET":
-                sandbox = self.sandbox(request, "read")
                 data = await files.download(sandbox, request.query_params.get("path"))
                 return Response(data, media_type="application/octet-stream")
-            sandbox = self.sandbox(request, "write")
             written = await files.upload(sandbox, request)
             return Response(msgspec.json.encode(written), media_type="application/json")
         except Failed as failed:
@@ -192,6 +192,8 @@ def _rpc(door: E2bDoor, calls: Calls, streams: Streams) -> Callable[[Request], A
     async def endpoint(request: Request) -> Response:
         try:
             sandbox, method = door.sandbox(request), request.path_params["method"]
+            if calls is files.CALLS:
+                connect.check_own(sandbox.users, connect.named_user(request.headers), "files")
             if method in streams:
                 return connect.stream(
                     streams[method](sandbox, await connect.read_message(request), request.headers)

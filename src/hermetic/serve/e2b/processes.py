@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 
 from hermetic.contract.endings import Ending, Exited, Signalled
 from hermetic.contract.errors import ExecutionError
-from hermetic.serve.e2b.connect import Message, RpcError, data_of
+from hermetic.serve.e2b.connect import Message, RpcError, check_own, data_of, named_user
 from hermetic.serve.e2b.sandboxes import Sandbox, Started
 
 KEEPALIVE = 50.0  # seconds between two signs of life, unless the client says another time
@@ -28,8 +28,18 @@ async def start(sandbox: Sandbox, message: Message, headers: Headers) -> AsyncIt
     config = message.get("process") or {}
     pty, envs = message.get("pty"), config.get("envs") or {}
     size = (pty or {}).get("size") or {}
+    words = [str(config.get("cmd") or ""), *map(str, config.get("args") or ())]
+    user = named_user(headers)
+    if pty is not None:
+        check_own(sandbox.users, user, "terminals")
+    argv = sandbox.users.argv(user, words)
+    if argv is None:
+        raise RpcError(
+            "invalid_argument",
+            f"commands here run as {sandbox.users}, not as {user}; leave user out",
+        )
     process = await sandbox.environment.start(
-        [str(config.get("cmd") or ""), *map(str, config.get("args") or ())],
+        argv,
         pty=pty is not None,
         rows=int(size.get("rows") or 24),
         cols=int(size.get("cols") or 80),

@@ -26,6 +26,7 @@ from hermetic.serve.tokens import Token
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import link_of
 from hermetic.session.process import Process
+from hermetic.session.users import Users, users_of
 
 TIMEOUT = 300.0  # seconds that a sandbox lives, unless its creator says another time
 LONGEST = 24 * 3600.0  # seconds
@@ -67,7 +68,7 @@ class Sandbox:
     """One sandbox."""
 
     def __init__(
-        self, owner: Token, wanted: NewSandbox, environment: Environment, home: str
+        self, owner: Token, wanted: NewSandbox, environment: Environment, home: str, users: Users
     ) -> None:
         self.id = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(20))
         self.owner = owner  # the API key that made it
@@ -75,6 +76,7 @@ class Sandbox:
         self.wanted = wanted
         self.environment = environment
         self.home = home  # where relative paths begin
+        self.users = users
         self.state: State = "running"
         self.started = time.time()
         self.ends = self.started
@@ -132,7 +134,8 @@ class Sandboxes:
                 environment = await open_environment(kind, None, options)
                 try:
                     self._guard(environment)
-                    sandbox = Sandbox(owner, wanted, environment, (await environment.state()).cwd)
+                    home, users = (await environment.state()).cwd, await users_of(environment)
+                    sandbox = Sandbox(owner, wanted, environment, home, users)
                 except BaseException:
                     await environment.close(remove=True)
                     raise

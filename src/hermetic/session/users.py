@@ -4,7 +4,7 @@ one.
 
 from dataclasses import dataclass
 
-from hermetic import Environment
+from hermetic.session.environment import Environment
 
 SWITCHING = 1 << 6 | 1 << 7  # the capabilities SETGID and SETUID
 # Id, name and capabilities of the user, a line each; an image may know no name.

@@ -25,6 +25,12 @@ from tests.serve.serving import program
 __all__ = ["no_tokens_left"]  # a fixture
 
 PACKAGE = "claude-agent-sdk==0.2.182"  # bundles Claude Code 2.1.325
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "use-from-claude-code.md"
+QUIET = {
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_TELEMETRY": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+}
 CACHE = Path(__file__).parents[2] / ".frameworks"
 ASK = '[[approvals.rules]]\ndecision = "ask"\ncommand = ["rm"]\nmatches = ["rm -rf x"]\n'
 
@@ -90,6 +96,40 @@ async def test_claude_code_runs_commands_has_a_question_answered_and_reads_a_log
     assert json.loads(removed)["output"] == "gone\n"
     assert "rm -rf old" in json.loads((tmp_path / "asked").read_text())["message"]
     assert not (project / "old").exists()
+
+
+def test_the_documented_command_and_the_printed_configuration_connect(
+    claude: Path, tmp_path: Path
+) -> None:
+    (programs := tmp_path / "bin").mkdir()
+    (programs / "claude").symlink_to(claude)
+    (programs / "hermetic").write_text(f'#!/bin/sh\nexec {sys.executable} -m hermetic "$@"\n')
+    (programs / "hermetic").chmod(0o755)
+    environ = {
+        **os.environ,
+        **QUIET,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "CLAUDE_CONFIG_DIR": str(tmp_path / "claude"),
+    }
+    documented = next(
+        line for line in PAGE.read_text().splitlines() if line.startswith("claude mcp add ")
+    )
+    printed = "hermetic mcp --print-config claude-code --env sandbox > .mcp.json"
+    for number, set_up in enumerate((documented, printed)):
+        (project := tmp_path / str(number)).mkdir()
+        done = subprocess.run(
+            ["bash", "-ec", f"{set_up}; claude mcp list"],
+            cwd=project,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        [line] = [line for line in done.stdout.splitlines() if line.startswith("hermetic: ")]
+        assert "hermetic mcp --env sandbox" in line
+        assert number == 1 or "Connected" in line, done.stdout
 
 
 def started(messages: list[dict[str, Any]]) -> str:
@@ -173,9 +213,7 @@ async def converse(
             "XDG_CONFIG_HOME": str(at / "config"),
             "ANTHROPIC_BASE_URL": model.url,
             "ANTHROPIC_API_KEY": "none",
-            "DISABLE_AUTOUPDATER": "1",
-            "DISABLE_TELEMETRY": "1",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            **QUIET,
             "HERMETIC_TOKEN": token,
         },
     )

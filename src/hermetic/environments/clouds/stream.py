@@ -9,8 +9,8 @@ without a message, and a stream ends after as many without an answer.
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 from hermetic.environments.starting import MOST_NOISE
 
@@ -129,15 +129,9 @@ class _Pump:
 
     async def run(self) -> None:
         """Returns when either side has ended, or is silent."""
-        tasks = [asyncio.ensure_future(work()) for work in (self._up, self._down, self._keep_alive)]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await until_one_ends(self._up(), self._down(), self._keep_alive())
         finally:
-            for task in tasks:
-                task.cancel()
-            # All have ended before the descriptor is closed: its number may be another stream's
-            # next.
-            await asyncio.gather(*tasks, return_exceptions=True)
             self._end.close()
             try:
                 await _ended(self._carrier.close)
@@ -168,6 +162,21 @@ class _Pump:
     async def _send(self, data: bytes) -> None:
         async with self._writing:
             await self._carrier.write(len(data).to_bytes(HEADER_BYTES, "big") + data)
+
+
+async def until_one_ends(*works: Coroutine[Any, Any, object]) -> None:
+    """Returns when one has ended and the others have been cancelled.
+
+    All have ended then, so that a descriptor that they use can be closed: its number may be that of
+    another stream next.
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _ended(ending: Callable[[], Awaitable[object]]) -> None:

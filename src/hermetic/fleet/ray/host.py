@@ -19,6 +19,7 @@ from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
 from hermetic.contract.limits import SILENCE
 from hermetic.environments import catalog
+from hermetic.environments.clouds.stream import until_one_ends
 from hermetic.fleet.opening import (
     StartRequest,
     attach_environment,
@@ -175,7 +176,7 @@ class Host:
                 return
             inner_reader, inner_writer = await asyncio.open_connection(sock=there)
             writer.write(b"+")
-            await _both(_copied(reader, inner_writer), _copied(inner_reader, writer))
+            await until_one_ends(_copied(reader, inner_writer), _copied(inner_reader, writer))
             inner_writer.close()
         except (OSError, ExecutionError, TimeoutError, asyncio.IncompleteReadError):
             return  # the caller connects again
@@ -247,12 +248,3 @@ async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     while data := await reader.read(PIECE):
         writer.write(data)
         await writer.drain()
-
-
-async def _both(*ways: Any) -> None:
-    """Returns when one of them has ended, and the others have been cancelled."""
-    tasks = [asyncio.ensure_future(way) for way in ways]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -8,6 +8,7 @@ import socket
 from typing import Any
 
 from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.environments.clouds.stream import until_one_ends
 from hermetic.fleet.ray.cluster import Cluster
 from hermetic.fleet.ray.host import PIECE, PULL_SECONDS
 
@@ -62,13 +63,9 @@ async def _pump(cluster: Cluster, host: Any, id: str, end: socket.socket) -> Non
     """Both directions; each waits for one call before it makes the next, since calls are not kept
     in order.
     """
-    tasks = [asyncio.ensure_future(way(cluster, host, id, end)) for way in (_up, _down)]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await until_one_ends(*(way(cluster, host, id, end) for way in (_up, _down)))
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         end.close()
         with contextlib.suppress(EnvironmentUnavailable):
             await cluster.ask(host.drop.remote(id))

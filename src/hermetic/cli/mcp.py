@@ -73,7 +73,7 @@ def _mcp(arguments: argparse.Namespace) -> int:
 
 
 def serve_options(arguments: argparse.Namespace) -> "client.ServeOptions":
-    """What the command line says of every client. Raises ConfigError."""
+    """The options of every client, from the command line and the settings. Raises ConfigError."""
     settings = config.load(current_directory(), kind=arguments.env)
     options = given_options(arguments)
     with option_errors():
@@ -100,7 +100,9 @@ def _print_config(arguments: argparse.Namespace) -> int:
 
 
 def _print_http_config(arguments: argparse.Namespace) -> int:
-    """The other options are of the server: `hermetic serve` takes them."""
+    """Prints the configuration of a client over HTTP. Raises InvalidArgument for options of the
+    server, which `hermetic serve` takes.
+    """
     for name, value in vars(arguments).items():
         if (name in PASSED_ON and value is not None) or (name == "options" and value):
             flag = "-o" if name == "options" else f"--{name}"

@@ -3,7 +3,7 @@ both.
 
 The environment's own are tried first. A start that fails for want of one is repeated with the
 runtime, and what the image lacks is remembered for a day, so that the next start is the only one.
-`identity` tells whether an image of the same name is still the same. A Python without ctypes counts
+`identity` changes when another image has the same name. A Python without ctypes counts
 as missing where the runtime can replace it, and is used where it cannot: the resident runs on it,
 with weaknesses.
 """
@@ -120,7 +120,7 @@ class RuntimeChoice:
         return True
 
     def explained(self, error: EnvironmentUnavailable) -> EnvironmentUnavailable:
-        """The error of a start that nothing helped; with advice if the runtime does not run there."""
+        """The error of a failed start, with advice if the runtime does not run there."""
         if not self.replaces_python or (isinstance(error, StartFailed) and error.error):
             return error
         return EnvironmentUnavailable(
@@ -143,7 +143,7 @@ class RuntimeChoice:
                 self._memory.write_text("\n".join((identity, *sorted(self.lacks))))
 
     def forget(self) -> None:
-        """Begins anew: the image is another one."""
+        """Resets the choice: the image is another one."""
         self.lacks, self.runtime, self.identity = set(), None, ""
 
     def _recall(self) -> None:
@@ -156,7 +156,7 @@ class RuntimeChoice:
 
     @property
     def replaces_python(self) -> bool:
-        """True if the environment's Python does not do."""
+        """True if the runtime's Python is used."""
         return bool(self.lacks & {PYTHON, CTYPES})
 
     @property

@@ -56,7 +56,7 @@ class Freezer:
     def _runnable(self) -> dict[int, str]:
         """Processes to stop, with their start times.
 
-        Those that are stopped already stay so later.
+        Those that were stopped before are left out, so that `thaw` does not continue them.
         """
         resident = self.resident
         everything = resident.everything()

@@ -81,8 +81,7 @@ class Mirror:
     async def take_back(self) -> None:
         """Takes what commands have changed there. It is finished before a cancelled caller goes on.
 
-        Raises EnvironmentUnavailable when that fails however often it is tried; what is there stays
-        there.
+        Raises EnvironmentUnavailable when all attempts fail; the files then stay there.
         """
         taking = asyncio.ensure_future(self._take_back())
         try:

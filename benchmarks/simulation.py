@@ -35,9 +35,9 @@ class Engine(NamedTuple):
 # and how soon a dead node is noticed, are assumed from the engines' defaults: a laboratory of two
 # processors cannot show them.
 ENGINES = (
-    Engine("kubernetes", 4.9, 0.3, 20.0, 2.0, 40.0, 60, 0.046, 1_550_000),
-    Engine("kubernetes, warm pods", 0.5, 0.3, 20.0, 2.0, 40.0, 60, 0.046, 1_550_000),
-    Engine("slurm", 2.4, 0.5, 30.0, 4.0, 300.0, 64, 0.020, 300_000),
+    Engine("kubernetes", 2.1, 0.3, 20.0, 2.0, 40.0, 60, 0.053, 1_500_000),
+    Engine("kubernetes, warm pods", 0.5, 0.3, 20.0, 2.0, 40.0, 60, 0.053, 1_500_000),
+    Engine("slurm", 2.3, 0.5, 30.0, 4.0, 300.0, 64, 0.012, 1_200_000),
     Engine("ray, local inside", 0.3, 0.5, 300.0, 0.1, 15.0, 64, 0.010, 800_000),
 )
 

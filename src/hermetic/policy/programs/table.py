@@ -99,6 +99,8 @@ class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     exact: str = ""  # options with which its output is computed; `-`: it never is
     # options, with their dashes, whose value is a host, perhaps with a port or as an address
     host: str = ""
+    # words that name hosts: a verb before them, or none, and a pattern with the host as its group
+    addresses: tuple[tuple[str, str], ...] = ()
     serves: str = ""  # options that name the directory it serves
     # Derived.
     short: str = ""

@@ -9,7 +9,7 @@ from functools import lru_cache
 import msgspec
 
 from hermetic.contract.verdict import Source
-from hermetic.policy.tables import regex
+from hermetic.policy.programs.table import alternatives
 
 from .call import Call
 from .marks import UNSET, is_known, shown
@@ -18,19 +18,10 @@ from .shell import Shell, Value
 
 # Variables by which the same words reach another account, cluster, database, repository or program.
 # They count for any origin, and also where they are not exported.
-_CONTEXT = regex(
-    r"LD_|DYLD_|GIT_|SSH_(?!CONNECTION$|CLIENT$|TTY$)|KUBE|AWS_|AZURE_|ARM_|GOOGLE_|GCLOUD|CLOUDSDK_|DOCKER_|CONTAINER_"
-    r"|COMPOSE_|PODMAN_|PG|MYSQL|REDIS|MONGO|SQL|DATABASE_|DB_|TF_|TERRAFORM|HELM|VAULT_|CONSUL_|NOMAD_|ANSIBLE_|PULUMI_"
-    r"|HEROKU_|FLY_|NPM_|npm_|YARN_|PIP_|UV_|CARGO_|GEM_|BUNDLE_|MAVEN_|TWINE_|GH_|GITHUB_|GITLAB_|HTTPS?_PROXY"
-    r"|https?_proxy|HOST$|PYTHON|PERL|RUBY|NODE_|JAVA|(BASH_)?ENV$|IFS$|HOME$|TMPDIR$|SUDO_|RSYNC_|ETCD|OS_|LINODE_"
-    r"|DIGITALOCEAN_|HCLOUD_|CDPATH$|GLOBIGNORE$"
-)
+_CONTEXT = alternatives("context-variables")
 # Variables that say how things look, and where a shell has been. Any other one may change what a
 # program does.
-_HARMLESS = regex(
-    r"LANG|LANGUAGE|LC_\w+|TERM|COLORTERM|NO_COLOR|FORCE_COLOR|CLICOLOR\w*|LS_COLORS|COLUMNS|LINES|PWD|OLDPWD|SHLVL|_"
-    r"|PS[0-4]|HIST\w+|HOSTNAME|SSH_(CONNECTION|CLIENT|TTY)"
-)
+_HARMLESS = alternatives("harmless-variables")
 
 
 def counts(name: str, *, passed_on: bool) -> bool:

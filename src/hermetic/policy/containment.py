@@ -1,20 +1,12 @@
 """Whether what was found stays inside the place the command runs in."""
 
 from hermetic.contract.environment import Isolation
-from hermetic.policy.tables import names
+from hermetic.policy.programs.table import TABLE
 
 from .rules import Finding
 
 # What a place of its own keeps to itself.
-_HOST_ONLY = frozenset(
-    names(
-        """
-recursive-delete system-path-delete home-delete system-config-write disk-write kernel-tamper log-wipe
-persistence process-mass-kill system-power service-stop user-account firewall permission-ownership fork-bomb
-package-config-tamper remote-code opaque-code
-"""
-    )
-)
+_HOST_ONLY = frozenset(TABLE.words("host-only"))
 # Unknown code reaches all that is shared.
 _ANYWHERE = frozenset({"remote-code", "opaque-code", "recursive-delete"})
 # What cannot happen where there is no network.

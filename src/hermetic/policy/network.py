@@ -6,8 +6,8 @@ import re
 import unicodedata
 import urllib.parse
 
-from hermetic.policy.programs.table import rule
-from hermetic.policy.tables import names, regex
+from hermetic.policy.programs.table import alternatives, rule
+from hermetic.policy.tables import regex
 
 from .call import Call
 from .effects import read, write
@@ -21,17 +21,7 @@ METADATA = rule("cloud-metadata")
 _HOST = regex(
     r"(?:[A-Za-z][\w+.-]*://|(?i:https?|ftps?|wss?):/{1,4})?(?:[^@/\s]*@)?(\[[^\]]+\]|[^/:?#\s]+)"
 )
-_METADATA_NAMES = names(
-    """
-metadata.google.internal metadata.goog instance-data fd00:ec2::254 100.100.100.200 169.254.170.2
-metadata.azure.com metadata.packet.net 192.0.0.192 fd20:ce::254 instance-data.ec2.internal 169.254.170.23
-metadata.platformequinix.com metadata.nic.internal
-"""
-)
-_METADATA_ENDS = (".169.254.169.254.nip.io", "169-254-169-254.nip.io")
-_LOCAL_HOST = regex(
-    r"localhost$|127\.|\[?::1\]?$|0\.0\.0\.0$|host\.docker\.internal$|.*\.localhost$|.*\.local$"
-)
+_METADATA, _LOCAL_HOST = map(alternatives, ("metadata-hosts", "local-hosts"))
 
 
 def host_of(url: str) -> str:
@@ -75,11 +65,7 @@ def ipv4(host: str) -> tuple[int, ...] | None:
 def is_metadata(url: str) -> bool:
     """True for a cloud's metadata service, which hands out credentials."""
     host = host_of(literal_globs(url))
-    if host in _METADATA_NAMES or host.endswith(_METADATA_ENDS):
-        return True
-    if "ffff:169.254.169.254" in host or host == "::ffff:a9fe:a9fe":
-        return True
-    return ipv4(host) == (169, 254, 169, 254)
+    return bool(_METADATA.fullmatch(host)) or ipv4(host) == (169, 254, 169, 254)
 
 
 def check_address(call: Call, url: str) -> None:

@@ -9,7 +9,7 @@ import re
 from hermetic.policy.tables import names, regex
 
 from .marks import DEVICE, GLOBS, NUMBER, UNKNOWN, has_glob, is_known
-from .programs.table import TABLE
+from .programs.table import TABLE, alternatives
 from .shell import Shell
 from .shell.globs import could_match
 
@@ -20,38 +20,15 @@ Place = str
 ROOT_HOME = "/root"
 TOP = TABLE.words("top")
 _SYSTEM = frozenset(TABLE.words("system"))
-_DISK = regex(
-    r"/dev/(sd[a-z]|hd[a-z]|vd[a-z]|xvd[a-z]|nvme\d|mmcblk|md\d|md/|dm-|mapper/|loop\d|disk/|disk\d|rdisk|sr\d|nbd|zd\d|zvol"
-    r"|pmem|ram\d|vg|lv|root$|block/|mtd|sd$|fd0|st\d|bcache|drbd|rbd|dasd|ubi|cciss|ida)"
-)
-_NULL = regex(
-    r"/dev/(null|zero|full|tty\w*|stdin|stdout|stderr|fd/\d+|random|urandom|pts/\w+|ptmx|console)"
-    r"$|/proc/(self|\$\$|\d+)/fd/\d+$"
+_DISK, _NULL, _SECRET_SYSTEM, _SECRET_NAMES, _ENV_FILE, _PUBLIC_SSH = map(
+    alternatives, names("disks null system-secrets secret-names env-files public-ssh")
 )
 _STARTUP, _HISTORY, _CACHE = map(TABLE.words, ("startup", "history", "cache"))
 _SECRETS = (*TABLE.words("secrets"), "Library/Application Support/Google/Chrome")
-_SECRET_SYSTEM = regex(
-    r"/etc/(shadow|gshadow|master\.passwd|sudoers|sudoers\.d|krb5\.keytab|ssl/private|ssh/ssh_host_\w+_key$|security/opasswd"
-    r"|wireguard|openvpn|ppp/\w+-secrets|letsencrypt|pki/tls/private|kubernetes|rancher|NetworkManager/system-connections"
-    r"|wpa_supplicant|ipsec\.secrets|mysql/debian\.cnf|grafana|docker/key\.json)"
-    r"|/proc/[^/]+/(environ|mem)$|/var/run/secrets|/run/secrets|/var/lib/kubelet|/dev/(mem|kmem)$"
-    r"|/var/lib/(sss|jenkins/secrets|docker/swarm|rancher|etcd)|/proc/kcore$|/var/backups/(shadow|gshadow)|/etc/shadow-"
-)
 # of some users
 _RECORDS = names("/tmp/hermetic-0 /tmp/hermetic-1000 /run/user/0/hermetic /run/user/1000/hermetic")
 _OUR_RECORDS = regex(r"/tmp/hermetic-\d+(/|$)|/run/user/\d+/hermetic(/|$)")
 _KEYS = TABLE.words("keys")
-_SECRET_NAMES = regex(
-    r"(^|/)(id_(rsa|dsa|ecdsa|ed25519)(_\w+)?|[^/]*\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk|asc|gpg|age|ovpn)"
-    r"|wallet\.dat|\.?credentials(\.json|\.yml|\.yaml)?|\.netrc|\.pgpass|\.git-credentials|\.htpasswd|secrets?\.(ya?ml|json|toml|env))$"
-)
-_ENV_FILE = regex(
-    r"(^|/)\.env(\.(?!example|sample|template|dist|test\b)[\w.-]+)?$|(^|/)\.envrc$|(^|/)\.npmrc$|"
-    r"(^|/)\.pypirc$"
-)
-_PUBLIC_SSH = regex(
-    r"/\.ssh/([^/]+\.pub|known_hosts(\.old)?|config(\.d/.*)?|authorized_keys|allowed_signers)$"
-)
 
 
 def resolve(path: str, shell: Shell) -> str:

@@ -4,39 +4,19 @@ from __future__ import annotations
 
 import re
 
-from hermetic.policy.tables import regex
+from hermetic.policy.tables import names, regex
 
 from .call import Call, program_name
 from .marks import is_known, shown
 from .network import check_address, is_local
-from .programs.table import TABLE, Entry, pattern
+from .programs.table import TABLE, Entry, alternatives, pattern
 
 _COMMANDS = frozenset(TABLE.words("command-variables"))
 _REGISTRY = regex(rf"https?://([\w-]+\.)*({'|'.join(TABLE.words('registries'))})(?=[/:]|$)")
-_TRUST = regex(
-    r"PIP_(INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST)|UV_(INDEX_URL|DEFAULT_INDEX|EXTRA_INDEX_URL|INDEX)|GOPROXY"
-    r"|(npm_config|NPM_CONFIG|YARN)_(registry|REGISTRY)|YARN_NPM_REGISTRY_SERVER|GONOSUM(DB|CHECK)|GOFLAGS|GOINSECURE"
-    r"|CARGO_REGISTR\w+|GEM_SOURCE|BUNDLE_MIRROR\w*|HTTPS?_PROXY|https?_proxy|ALL_PROXY|all_proxy|MAVEN_REPO\w*"
-    r"|CONDA_CHANNELS|HEX_MIRROR|RUSTUP_DIST_SERVER|ELECTRON_MIRROR|POETRY_REPOSITORIES\w*|HOMEBREW_BOTTLE_DOMAIN"
-)
-_SERVER = regex(
-    r"PGHOST(ADDR)?|MYSQL_HOST|DOCKER_HOST|CONTAINER_HOST|GH_HOST|GOPROXY|VAULT_ADDR|AWS_ENDPOINT_URL\w*"
-)
+_TRUST, _SERVER = map(alternatives, ("trust-variables", "server-variables"))
 # Values of these count only where a command stands in them.
-_TEXTS = ("PS1", "PS2", "PROMPT", "RPROMPT", "TAR_OPTIONS", "MAILPATH", "CC", "CXX", "RUSTC")
-_INTERPRETERS = (
-    "sh",
-    "bash",
-    "zsh",
-    "python",
-    "python3",
-    "perl",
-    "ruby",
-    "node",
-    "curl",
-    "wget",
-    "nc",
-)
+_TEXTS = names("PS1 PS2 PROMPT RPROMPT TAR_OPTIONS MAILPATH CC CXX RUSTC")
+_INTERPRETERS = names("sh bash zsh python python3 perl ruby node curl wget nc")
 
 
 def is_known_registry(url: str) -> bool:

@@ -13,37 +13,13 @@ from hermetic.policy.network import is_metadata
 from hermetic.policy.paths import is_secret, resolve
 from hermetic.policy.tables import names, regex
 
-from .table import TABLE
+from .table import TABLE, alternatives
 
-_EXEC_OPTION = regex(
-    r"^--?(exec|execute|cmd|command|commands|run|shell|shell-command|eval|hook|pre|post|pre-\w+|"
-    r"post-\w+|on-\w+|\w+-(program|command|cmd|hook|script|exec|shell)|filter|pager|editor|"
-    r"rsh|script|start|callback|init|then|do|each|after|before|action|system|proxy-command|"
-    r"up|down|ipchange|route-up|tls-verify|learn-address|client-connect|auth-user-pass-verify|"
-    r"to-command|cleanup|prepare|setup|teardown|trigger|notify|alert-cmd|plugin|preprocessor)"
-    r"$|^-(c|e|x|X|E|C|ex|eval|exec)$"
+_CODE_OPTION, _DESTRUCTIVE_VERB, _SURE, _OUTPUT, _EDITS = map(
+    alternatives, names("code-options destructive-verbs sure-options output-options edit-options")
 )
-_DESTRUCTIVE_VERB = regex(
-    r"^(delete|destroy|purge|wipe|nuke|terminate|erase|drop|obliterate|delete-all|destroy-all|"
-    r"drop-all|factory-reset|wipe-all|purge-all|decommission|teardown|remove-all|truncate)"
-    r"$|^(delete|destroy|purge|wipe|drop|terminate)-[\w-]+$|^[\w-]+:(destroy|delete|wipe|purge|"
-    r"drop|reset)$"
-)
-_SURE = regex(
-    r"^(-y|-f|--yes|--force|--all|--auto-approve|--no-confirm|--noconfirm|--confirm(=.*)?|"
-    r"--non-interactive|--assume-yes|--recursive|--skip-confirm\w*|--no-prompt|--quiet|-q|"
-    r"--prod|--production|--purge)$"
-)
-
-
 _REHEARSES = regex(r"--(dry-?run|check|plan|preview|simulate|help)")
 _PRODUCTION = regex(r"(^|[-_/])prod(uction)?($|[-_/])")
-_OUTPUT = regex(
-    r"-o|--(out|output|outfile|output-file|output-dir|outdir|dest|destination|target-dir|log-?file|save|export|report)"
-)
-_EDITS = regex(
-    r"--(set|write|in-?place|edit|replace|fix|delete|del|update|add|install|overwrite)(=.*)?|-i|-w"
-)
 _AWAY = regex(r"(https?|ftp|tcp|ssh)://|\d+\.\d+\.\d+\.\d+")
 _GUARDED = names("system disk startup elsewhere hook kernel history log home")
 
@@ -127,7 +103,7 @@ def _code_options(call: Call) -> None:
     """Options named like code whose value reads as a dangerous command."""
     for arg, following in itertools.pairwise([*call.args, ""]):
         name, equals, value = arg.partition("=")
-        if not arg.startswith("-") or not _EXEC_OPTION.match(name):
+        if not arg.startswith("-") or not _CODE_OPTION.fullmatch(name):
             continue
         text = re.sub(r"^(shell|!|:!|system|exec[=:]?|run)\s*", "", value if equals else following)
         if text and call.machine.probe_text(text, call.shell):
@@ -142,11 +118,11 @@ def _verbs(call: Call) -> None:
     own = "/" in call.argv[0] and not call.argv[0].startswith(("/usr/", "/bin/", "/opt/"))
     if (
         own
-        or not any(map(_DESTRUCTIVE_VERB.match, words[:3]))
+        or not any(map(_DESTRUCTIVE_VERB.fullmatch, words[:3]))
         or any(map(_REHEARSES.match, call.args))
     ):
         return
-    if any(map(_SURE.match, call.args)) or any(map(_PRODUCTION.search, call.args)):
+    if any(map(_SURE.fullmatch, call.args)) or any(map(_PRODUCTION.search, call.args)):
         call.report("cloud-destroys", f"destroys something with {shown(call.name)} and asks nobody")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from hermetic.policy.rules import Rule
-from hermetic.policy.tables import names
+from hermetic.policy.tables import names, regex
 
 # Fields that say what a program does. Of a program with none of them the generic rule judges the
 # rest.
@@ -209,6 +209,11 @@ class Table:
 
 
 TABLE = Table({path.stem: load(path) for path in FILES})
+
+
+def alternatives(name: str) -> re.Pattern[str]:
+    """A pattern of which a list holds the alternatives."""
+    return regex("|".join(TABLE.words(name)))
 
 
 def rule(name: str) -> Rule:

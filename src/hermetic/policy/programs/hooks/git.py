@@ -18,27 +18,14 @@ from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_env_file, resolve
 from hermetic.policy.programs.hooks.servers import serve_with
 from hermetic.policy.programs.interpret import is_dry, judge_by_row, matched
-from hermetic.policy.programs.table import TABLE
+from hermetic.policy.programs.table import TABLE, alternatives
 from hermetic.policy.tables import names, regex
 
 _CONFIG = "git-config-code"
 _UNDO = "git-local-undo"
 
 # Settings whose value git runs as a program, or from which it takes programs.
-_CODE_KEYS = regex(
-    r"core\.(pager|editor|sshcommand|fsmonitor|hookspath|askpass|gitproxy|alternaterefscommand)"
-    r"|sequence\.editor|diff\.external|(diff|merge)\.[^.]+\.(command|driver|textconv)"
-    r"|(difftool|mergetool|browser|man)\.[^.]+\.(cmd|path)|guitool\.[^.]+\.cmd|pager\.\w+"
-    r"|credential(\..*)?\.helper|gpg(\.\w+)?\.program|filter\.[^.]+\.(clean|smudge|process)"
-    r"|init\.templatedir|uploadpack\.packobjectshook|remote\.[^.]+\.(uploadpack|receivepack|vcs|proxy)"
-    r"|interactive\.difffilter|sendemail\.\w*cmd|include(if)?\..*|trailer\.[^.]+\.(cmd|command)"
-    r"|submodule\.[^.]+\.update|web\.browser|instaweb\.httpd|protocol\.ext\.allow"
-)
-_SAFE_VALUES = regex(
-    r"(less|more|cat|vim?|nvim|nano|emacs|code --wait|code -w|delta|diff-so-fancy.*|true|false"
-    r"|store|cache.*|osxkeychain|manager(-core)?|libsecret|!?gh auth git-credential|gpg2?|ssh"
-    r"|less -\S+|\.husky(/_)?|\.githooks|git-lfs .*|subl -n -w|vim -f|bat|ssh -i \S+.*)?"
-)
+_CODE_KEYS, _SAFE_VALUES = map(alternatives, ("git-code-keys", "git-safe-values"))
 # An alias that runs git itself, or only prints.
 _ALIAS_OF_GIT = regex(
     r"!\s*((sh|bash) -c ['\"]\s*)?(f\s*\(\)\s*\{\s*)?"
@@ -105,8 +92,13 @@ def _set(call: Call, name: str, value: str, *, lasting: bool = False) -> None:
             call.report(_CONFIG, "sends git to another address than the one written")
     elif re.match(r"http\.(.*\.)?sslverify$", key) and value.lower() in ("false", "0", "no"):
         call.report(_CONFIG, "turns off the check of who is at the other end")
-    elif _CODE_KEYS.fullmatch(key) and not _SAFE_VALUES.fullmatch(value.strip("'\"")):
+    elif _CODE_KEYS.fullmatch(key) and not _is_safe(value):
         _set_program(call, name, value, lasting=lasting)
+
+
+def _is_safe(value: str) -> bool:
+    text = value.strip("'\"")
+    return not text or bool(_SAFE_VALUES.fullmatch(text))
 
 
 def _set_alias(call: Call, alias: str, value: str, *, lasting: bool) -> None:

@@ -14,24 +14,16 @@ from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, UNSET, is_known, li
 from hermetic.policy.network import check_address, check_sent, is_local
 from hermetic.policy.options import Options
 from hermetic.policy.paths import is_env_file, is_secret, resolve
+from hermetic.policy.programs.table import alternatives
 from hermetic.policy.programs.texts import judge_patterns
 from hermetic.policy.tables import names, regex
 
-# Databases that take SQL or another query language by HTTP.
-_DATABASE = regex(
-    r":(8123|8086|9200|4200|8529|7474|2480|9000|8812|5984)\b|/(query|_sql|sql|cypher|_search)\b"
-)
-_STORED = regex(
-    r":9200(/|$)|:2379|:8500|:8123|:5984|/v1\.\d+/(containers|images|volumes)|/(_all|\*)($|\?|/)"
+_DATABASE, _STORED, _KEY_HEADER = map(
+    alternatives, ("http-databases", "http-stores", "key-headers")
 )
 _CLUSTER = regex(r"/apis?/(v\d|[\w.]+/v\d)\S*/(namespaces|nodes|persistentvolumes)\b")
 _ENGINE = regex(r"(docker|containerd|podman|crio|k3s|lxd|libvirt)[^/]*\.sock|/lxd/unix\.socket")
 _CONNECT_TO = regex(r"(?:\[[^\]]*\]|[^:]*):[^:]*:(\[[^\]]*\]|[^:]*):[^:]*$")
-# Headers that hold a service's own key: it goes where it belongs.
-_AUTH_HEADER = regex(
-    r"(?i)^(authorization|x-api-key|api-key|private-token|x-auth-token|x-\w+-token|x-vault-token|cookie|x-goog-api-key"
-    r"|proxy-authorization|anthropic-\S+|openai-\S+|dd-api-key|circle-token)\s*:"
-)
 _MOST_ADDRESSES = 64  # that one argument is followed to
 
 
@@ -146,7 +138,8 @@ def _sent(call: Call, method: str, urls: list[str], items: list[str]) -> None:
         if value is None:
             continue
         if name in row.header.split():
-            if SECRET in value or not _AUTH_HEADER.match(value):
+            name = value.partition(":")[0].strip().lower()
+            if SECRET in value or not _KEY_HEADER.fullmatch(name):
                 check_sent(call, value)
         elif name in row.login.split():
             check_sent(call, value.replace(TOKEN, ""))

@@ -16,23 +16,12 @@ from hermetic.policy.network import check_sent, is_remote, leave
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_env_file, is_secret
 from hermetic.policy.programs.interpret import judge_by_row, report_first
+from hermetic.policy.programs.table import TABLE, alternatives
 from hermetic.policy.tables import names, regex
 
 _ESCAPE = "container-reaches-host"
-_GROUPS = names(
-    """container image volume network system builder buildx plugin secret config service node pod machine context
-manifest trust"""
-)
-_REACHES_HOST = regex(
-    r"""privileged["']?\s*:\s*["']?true|host(PID|IPC|Network)["']?\s*:\s*true|\b(pid|ipc)["']?\s*:\s*["']?host"""
-    r"""|[\s"'\[]/(etc|root|home|proc|var/run|run)?/?:/|docker\.sock"""
-    r"""|path["']?\s*:\s*["']?/(etc|root|proc|var/run)?["'\s}]"""
-)
-# Files of the host that every container may read.
-_SHARED = regex(
-    r"/etc/(localtime|timezone|ssl/certs\S*|ca-certificates\S*|hosts|resolv\.conf|machine-id)"
-    r"|/usr/share/\S+|/tmp/\.X11-unix|/dev/(null|shm)"
-)
+_GROUPS = TABLE.words("container-groups")
+_REACHES_HOST, _SHARED = map(alternatives, ("reaches-host", "shared-with-containers"))
 _CHANGES_FILES = names(
     "rm rmdir unlink shred mv cp tee truncate dd find touch ln install sed chmod chown"
 )

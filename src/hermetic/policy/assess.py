@@ -10,6 +10,7 @@ import msgspec
 from hermetic.contract.environment import Isolation
 from hermetic.contract.verdict import LABELS, Label, Part, ShellState, Verdict
 from hermetic.policy.programs.table import rule
+from hermetic.policy.tables import names
 
 from .acts import Act
 from .budget import MAX_STEPS, Overflow
@@ -125,9 +126,8 @@ def examine_python(
     if len(source) > MAX_CHARACTERS:
         return _too_large(source, around)
     text = to_bytes_text(source)
-    return _examine_call(
-        ["python3", "-c", text], source, around, lambda call: judge_python(call, text), most_steps
-    )
+    words = ["python3", "-c", text]
+    return _examine_call(words, source, around, lambda call: judge_python(call, text), most_steps)
 
 
 def examine_writes(paths: Sequence[str], around: Surroundings = NOTHING_KNOWN) -> Examined:
@@ -156,10 +156,8 @@ def join_changes(
     examined: Examined, written: Sequence[str], deleted: Sequence[str], around: Surroundings
 ) -> Examined:
     """The same with what it means that these files change too, which its text does not name."""
-    parts = [
-        *examine_writes(written, around).verdict.parts,
-        *_examine_deletes(deleted, around).verdict.parts,
-    ]
+    parts = examine_writes(written, around).verdict.parts
+    parts += _examine_deletes(deleted, around).verdict.parts
     # good for one time alone
     added = tuple(msgspec.structs.replace(part, exact="", start=0, end=0) for part in parts)
     acts = [Act("write", path=to_bytes_text(path)) for path in written]
@@ -339,9 +337,8 @@ def _characters(command: str, start: int, end: int) -> tuple[int, int]:
         return start, max(end, start)
     data = command.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
     first = len(data[:start].decode("utf-8", "replace"))
-    return min(first, len(command)), min(
-        first + len(data[start:end].decode("utf-8", "replace")), len(command)
-    )
+    last = first + len(data[start:end].decode("utf-8", "replace"))
+    return min(first, len(command)), min(last, len(command))
 
 
 def _distinct(parts: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -353,6 +350,9 @@ def _distinct(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 def _badness(part: Part) -> tuple[int, bool, int]:
     return LABELS.index(part.label), part.hardline, part.severity
+
+
+_OF_THE_WORST = names("label category severity reason start end decoded")
 
 
 def _verdict(command: str, parts: tuple[Part, ...]) -> Verdict:
@@ -368,15 +368,6 @@ def _verdict(command: str, parts: tuple[Part, ...]) -> Verdict:
         )
     worst = max(parts, key=_badness)
     effects = tuple(dict.fromkeys(effect for part in parts for effect in part.effects))
-    return Verdict(
-        label=worst.label,
-        category=worst.category,
-        severity=worst.severity,
-        reason=worst.reason,
-        start=worst.start,
-        end=worst.end,
-        decoded=worst.decoded,
-        effects=effects,
-        hardline=any(part.hardline for part in parts),
-        parts=parts,
-    )
+    shared = {name: getattr(worst, name) for name in _OF_THE_WORST}
+    hardline = any(part.hardline for part in parts)
+    return Verdict(effects=effects, hardline=hardline, parts=parts, **shared)

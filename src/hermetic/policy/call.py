@@ -76,13 +76,14 @@ class Call:
         self.stdin = stdin
         self.env = env
         self.machine = machine
+        self.table = TABLE
         self._shown: str | None = None
         self._options: Options | None = None
 
     @property
     def row(self) -> Row:
         """What is known of the program."""
-        return TABLE.row(self.name)
+        return self.table.row(self.name)
 
     @property
     def options(self) -> Options:
@@ -107,7 +108,7 @@ class Call:
 
     def rule(self, name: str) -> Rule:
         """A rule by its name."""
-        return TABLE.rules[name]
+        return self.table.rules.get(name) or TABLE.rules[name]
 
     def text(self) -> str:
         """The command as a person should see it."""
@@ -155,7 +156,7 @@ class Call:
     def named(self, name: str, args: list[str]) -> Call:
         """The same call judged by another row; findings keep its words."""
         other = self.again(self.argv)
-        other.name, other.args = name, args
+        other.name, other.args, other.table = name, args, self.table
         return other
 
     def of_verb(self, program: str, verb: str, args: list[str]) -> Call:

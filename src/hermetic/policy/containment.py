@@ -30,18 +30,12 @@ def is_contained(finding: Finding, isolation: Isolation) -> bool:
     if not is_apart(isolation):
         return False
     if category in _OF_FILES:
-        return (
-            finding.path is not None
-            and not finding.inside
-            and not shows_host(finding.path, isolation)
-        )
+        own = finding.path is not None and not finding.inside
+        return own and not shows_host(finding.path or "", isolation)
     if isolation.separate_network and category in _NEEDS_NETWORK:
         return True
-    if (
-        finding.inside
-        or category not in _HOST_ONLY
-        or any(_leads_out(path) for path in isolation.shared_paths)
-    ):
+    leads_out = any(map(_leads_out, isolation.shared_paths))
+    if finding.inside or leads_out or category not in _HOST_ONLY:
         return False
     if not isolation.shared_paths:
         return True
@@ -55,11 +49,8 @@ def is_contained(finding: Finding, isolation: Isolation) -> bool:
 
 def is_apart(isolation: Isolation) -> bool:
     """True for an environment with files and processes of its own that is not a whole machine."""
-    return (
-        isolation.separate_files
-        and isolation.separate_processes
-        and isolation.kind not in _MACHINES
-    )
+    separate = isolation.separate_files and isolation.separate_processes
+    return separate and isolation.kind not in _MACHINES
 
 
 def shows_host(path: str, isolation: Isolation) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hermetic.policy.programs.table import TABLE, pattern
 from hermetic.policy.tables import names
 
 from . import marks
@@ -12,32 +13,17 @@ from .paths import Place, below_home, classify, follow, is_env_file, is_secret, 
 from .protected import protect_ours
 
 _SHARED_TOOLS = frozenset(names("sudo ls git ssh python python3 bash sh cat ps su npm node"))
-_HISTORY = ("delete-git-directory", "deletes the repository's history")
-_SYSTEM = ("delete-system-file", "deletes part of the system")
-_LOGS = ("write-log", "deletes logs or history")
-# What it means that a kind of place is deleted: a rule and a reason. Any other place is outside the
-# workspace.
-_DELETED: dict[str, tuple[str, str]] = {
-    "root": ("delete-system", "deletes the root directory"),
-    "home": ("delete-system", "deletes a home directory"),
-    "unknown": ("delete-unknown", "deletes a path that cannot be known"),
-    "workspace root": ("wipe-workspace", "deletes the whole workspace"),
-    **dict.fromkeys(("git", "hook"), _HISTORY),
-    **dict.fromkeys(("log", "history"), _LOGS),
-    **dict.fromkeys(("system", "device", "disk", "kernel"), _SYSTEM),
-}
-# What it means that a kind of place is written. The rest is judged by more than its kind, or
-# harmless.
-_WRITTEN: dict[str, tuple[str, str]] = {
-    "disk": ("write-disk", "overwrites a disk"),
-    "elsewhere": ("write-outside", "writes outside the workspace"),
-    "env file": ("write-home", "changes settings that may hold credentials"),
-    "hook": ("write-git-hook", "changes the repository's hooks or configuration"),
-    "startup": ("write-startup", "changes what runs at login or who may log in"),
-    **dict.fromkeys(("kernel", "device"), ("write-kernel", "changes kernel state")),
-    **dict.fromkeys(("system", "root"), ("write-system", "changes a system file")),
-    **dict.fromkeys(("log", "history"), ("write-log", "overwrites logs or history")),
-}
+
+
+def meaning(act: str, place: Place, size: str, full: str) -> tuple[str, str]:
+    """The rule and the reason for a path that is deleted, written or taken; empty for what is
+    harmless.
+    """
+    subject = f"{place.replace(' ', '-')} {size} {full}"
+    found = next(
+        one for one in TABLE.texts[act] if pattern(f"(?s:{one.pattern})").fullmatch(subject)
+    )
+    return found.rule, found.reason
 
 
 def delete(call: Call, path: str, *, recursive: bool) -> None:
@@ -66,22 +52,11 @@ def _deleted(call: Call, path: str, full: str, place: Place, recursive: bool) ->
             "delete-unknown",
             f"deletes a path {'with an unknown beginning' if known else 'that cannot be known'}",
         )
-    if place == "system" and recursive:
-        return "delete-system", "deletes a system directory"
-    if place == "hook" and not recursive and "/hooks/" in full:
-        return "delete-in-workspace", "deletes a git hook"
-    if place == "workspace root" and not recursive and has_glob(path):
-        return "delete-in-workspace", "deletes every file of a directory"
-    if place in ("workspace", "env file", "temp", "cache", "null", "network"):
-        inner = full[len(call.shell.workspace) :].strip("/")
-        if not recursive or place in ("null", "network"):
-            return "", ""
-        if place in ("temp", "cache"):
-            return "delete-in-workspace", "deletes temporary or cached files"
-        if inner[:1] in UNKNOWN and not is_known(inner):
-            return "delete-unknown", "deletes a part of the workspace that cannot be known"
-        return "delete-in-workspace", "deletes a directory in the workspace"
-    return _DELETED.get(place, ("delete-outside", "deletes files outside the workspace"))
+    inner = full[len(call.shell.workspace) :].strip("/")
+    if recursive and place in ("workspace", "env file") and not is_known(inner[:1]):
+        return "delete-unknown", "deletes a part of the workspace that cannot be known"
+    size = "tree" if recursive else "glob" if has_glob(path) else "one"
+    return meaning("deleted", place, size, full)
 
 
 def write(call: Call, path: str, *, content: str = "", tree: bool = False) -> None:
@@ -102,25 +77,10 @@ def write(call: Call, path: str, *, content: str = "", tree: bool = False) -> No
 
 def _written(call: Call, full: str, place: Place, tree: bool) -> tuple[str, str]:
     """The rule and the reason for a path that is written; empty for what is harmless."""
-    if full.startswith("/proc/sysrq"):
-        return "write-sysrq", "changes kernel state"
-    if (
-        place == "system"
-        and full.startswith(("/var/run/", "/run/user/", "/var/cache/"))
-        and not tree
-    ):
-        return "write-home", "writes outside the workspace"
-    if place == "git" and not has_glob(full):
-        return _WRITTEN["hook"]
-    if place in ("user", "home") and has_glob(full):
-        return "write-outside", "overwrites many files outside the workspace"
-    if place in ("user", "home", "sibling", "cache"):
+    is_wide = has_glob(full)
+    if place in ("sibling", "cache") or (place in ("user", "home") and not is_wide):
         return _written_home(call, full, place)
-    if place == "unknown" and full.startswith("/"):
-        return "write-system", "changes a file or directory at the top of the system"
-    if place == "unknown":
-        return "write-unknown", "writes a path that cannot be known"
-    return _WRITTEN.get(place, ("", ""))
+    return meaning("written", place, "glob" if is_wide else "tree" if tree else "one", full)
 
 
 def _written_home(call: Call, full: str, place: Place) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from .assess import NOTHING_KNOWN, Surroundings, examine_command
 from .extension import Extension
 from .marks import shown
 from .programs.catalog import HOOKS
-from .programs.table import FILES, TABLE, load
+from .programs.table import TABLE
 from .shell.findings import Step
 
 
@@ -71,23 +71,14 @@ def _command(step: Step, extension: Extension | None) -> Command:
 
 
 def _knowledge(name: str, is_unknown: bool, extension: Extension | None) -> Iterator[str]:
-    for path in FILES:
-        tables = load(path)
-        if any(
-            name in fields.get("programs", key).split()
-            for key, fields in tables.items()
-            if key not in _NO_ROWS
-        ):
-            yield f"row of {path.name}"
+    for source in TABLE.sources.get(name, ()):
+        yield f"row of {source}.toml"
     if hook := HOOKS.get(TABLE.row(name).hook):
         yield f"hook {hook.__module__.removeprefix('hermetic.policy.programs.')}"
     if is_unknown:
         yield "generic rule"
     if extension is not None and name in extension:
         yield "row of yours"
-
-
-_NO_ROWS = frozenset({"rules", "lists", "texts"})
 
 
 def examples_that_fail(extension: Extension) -> Iterator[str]:

@@ -19,6 +19,7 @@ from hermetic.contract.errors import ConfigError
 from .call import Call
 from .programs.interpret import ROLES, judge_by_row, matched
 from .programs.table import TABLE, Row, Table
+from .programs.texts import is_action
 from .rules import Rule
 
 SETTING = "approvals.programs"
@@ -47,12 +48,12 @@ class Extension:
         """Report what its rows say of a program."""
         for table in self._tables:
             if call.name in table:
-                judge_by_row(_Call(call, table))
+                judge_by_row(_own(call, table))
 
     def spares(self, call: Call) -> bool:
         """True when the first entry that matches has no rule."""
         for table in self._tables:
-            own = _Call(call, table)
+            own = _own(call, table)
             entry = next(
                 (entry for entry in own.row.rules if matched(own, entry) is not None), None
             )
@@ -61,25 +62,11 @@ class Extension:
         return False
 
 
-class _Call(Call):
+def _own(call: Call, table: Table) -> Call:
     """A call that is judged by the row and the rules of another table."""
-
-    def __init__(self, call: Call, table: Table) -> None:
-        super().__init__(call.argv, call.shell, call.stdin, call.env, call.machine)
-        self.name, self.args = call.name, call.args
-        self._table = table
-
-    @property
-    def row(self) -> Row:
-        return self._table.row(self.name)
-
-    def rule(self, name: str) -> Rule:
-        return self._table.rules.get(name) or super().rule(name)
-
-    def named(self, name: str, args: list[str]) -> Call:
-        other = _Call(self, self._table)
-        other.name, other.args = name, args
-        return other
+    own = call.named(call.name, call.args)
+    own.table = table
+    return own
 
 
 def _table(layer: Mapping[str, Any]) -> Table:
@@ -109,7 +96,8 @@ def _problem(row: Row, table: Table) -> str:
     if unknown := {role.rstrip("*") for role in row.operands.split()} - ROLES:
         return f"operands has no role {min(unknown)}; there are: {', '.join(sorted(ROLES))}"
     for entry in (*row.rules, *row.checks):
-        if entry.rule and entry.rule not in table.rules and entry.rule not in TABLE.rules:
+        known = is_action(entry.rule) or entry.rule in table.rules or entry.rule in TABLE.rules
+        if entry.rule and not known:
             return f"there is no rule {entry.rule}; define it as [{SETTING}.rules.{entry.rule}]"
         try:
             re.compile(entry.pattern.removeprefix("!"))

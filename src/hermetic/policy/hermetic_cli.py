@@ -7,33 +7,12 @@ import itertools
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import run_code
 from hermetic.policy.marks import is_known, shown
-from hermetic.policy.options import Options, parse_options
+from hermetic.policy.options import Options
 from hermetic.policy.paths import resolve
+from hermetic.policy.programs.interpret import judge_by_row
 from hermetic.policy.tables import names, regex
 
-# Verbs that act on environments and processes of others, and what to say of each.
-_ACTS = {
-    "attach": "types into a process of another environment",
-    "secret": "types into a process of another environment",
-    "kill": "ends a process of another environment",
-    "rm": "ends environments and all that runs in them",
-    "gc": "removes what is left of other environments",
-    "shell": "opens a shell in an environment, whose input is not seen",
-    "cp": "copies files to or from another environment",
-    "port": "reaches a port inside another environment",
-    "mcp": "serves tools whose calls are not seen",
-    "serve": "serves the console, or makes tokens with which programs drive environments and answer approvals",
-    "stop": "freezes or ends what runs in other environments",
-    "release": "lets stopped agents go on",
-    "record": "records what other environments print, or runs a command on a terminal",
-    "approvals": "answers what agents ask their user",
-    "fleet": "runs commands from a file, each in an environment of its own",
-}
-_RUNS = names("run code demo")
-_LOOKS = names(
-    "ps top logs wait envs inspect events play policy config doctor completion runtime version help"
-)
-_VALUES = names("env image host user workspace runtime option task timeout cwd variable calls")
+_RUNS = {"run": "hermetic-run", "code": "hermetic-code", "demo": "hermetic-code"}
 # Options of a new environment that give it nothing of this machine.
 _HARMLESS = names("image cwd lease unattended login cpu memory_bytes pids")
 # Variables that are settings, and those that say where settings and records are.
@@ -44,19 +23,11 @@ _SETTINGS = regex(
 
 def judge_hermetic(call: Call) -> str | None:
     """`hermetic VERB`: the command that it hands on, or what it does to environments."""
-    verb = call.args[0] if call.args else ""
-    # its options stand before COMMAND
-    options = parse_options(call.args[1:], "oe", _VALUES, stop_early=verb == "run")
-    if not verb or verb.startswith("-") or options.has("help", "h"):
-        return None
-    if verb in _RUNS:
-        return _run(call, verb, options)
-    if verb not in _LOOKS:
-        call.report(
-            "control-hermetic",
-            _ACTS.get(verb, f"does something with Hermetic that cannot be known: {shown(verb)}"),
-        )
-    return None
+    verb, *rest = call.options.operands or [""]
+    if verb not in _RUNS:
+        return judge_by_row(call)
+    inner = call.named(_RUNS[verb], rest)
+    return None if inner.options.has("help", "h") else _run(inner, verb, inner.options)
 
 
 def _run(call: Call, verb: str, options: Options) -> str | None:
@@ -74,12 +45,8 @@ def _run(call: Call, verb: str, options: Options) -> str | None:
     if verb == "code":
         return call.run(["python3", *words[:1]], shell=shell) if words else None
     if variables := options.values("e", "variable"):
-        words = [
-            "env",
-            *(one for one in variables if "=" in one),
-            *(["bash", "-c"] if len(words) == 1 else []),
-            *words,
-        ]
+        shells = ["bash", "-c"] if len(words) == 1 else []
+        words = ["env", *(one for one in variables if "=" in one), *shells, *words]
     if len(words) == 1:
         return call.machine.run_text(words[0], shell, call.stdin)
     return call.run(words, shell=shell)

@@ -33,18 +33,10 @@ _UNKNOWN = frozenset(UNKNOWN)
 _GLOBS = frozenset(GLOBS)
 _TO_GLOB = str.maketrans({"*": STAR, "?": QUESTION, "[": BRACKET})
 _FROM_GLOB = str.maketrans({STAR: "*", QUESTION: "?", BRACKET: "["})
-_SHOWN = {
-    ord(mark): word
-    for mark, word in zip(
-        ORIGINS + NUMBER + GLOBS,
-        names(
-            """
-‹unknown› ‹output› ‹file› ‹download› ‹decoded› ‹secret› ‹secret› ‹input› ‹pids› ‹disk› … ‹number› * ? [
-"""
-        ),
-        strict=True,
-    )
-}
+_WORDS = names(
+    "‹unknown› ‹output› ‹file› ‹download› ‹decoded› ‹secret› ‹secret› ‹input› ‹pids› ‹disk› … ‹number› * ? ["
+)
+_SHOWN = dict(zip(map(ord, UNKNOWN + GLOBS), _WORDS, strict=True))
 
 
 def marks_in(text: str) -> str:

@@ -11,8 +11,8 @@ from hermetic.policy.tables import regex
 
 from .call import Call
 from .effects import read, write
-from .marks import SECRET, TOKEN, literal_globs, shown
-from .paths import resolve
+from .marks import NET, SECRET, TOKEN, literal_globs, shown
+from .paths import is_secret, resolve
 
 EXFIL = rule("send-secret")
 REVERSE_SHELL = rule("reverse-shell")
@@ -22,6 +22,9 @@ _HOST = regex(
     r"(?:[A-Za-z][\w+.-]*://|(?i:https?|ftps?|wss?):/{1,4})?(?:[^@/\s]*@)?(\[[^\]]+\]|[^/:?#\s]+)"
 )
 _METADATA, _LOCAL_HOST = map(alternatives, ("metadata-hosts", "local-hosts"))
+
+
+_PRIVATE = frozenset(("home", "root", "startup", "system", "history", "unknown"))
 
 
 def host_of(url: str) -> str:
@@ -105,3 +108,19 @@ def land(call: Call, target: str, sources: list[str]) -> None:
 def is_remote(path: str) -> bool:
     """True for `host:path` and for addresses."""
     return ":" in path.split("/", 1)[0] or "://" in path
+
+
+def unpack(call: Call, target: str | None, source: str) -> None:
+    """Judge that files of unknown names land in a directory."""
+    if target:
+        write(call, target, tree=True)
+        call.shell.files.pop(resolve(target, call.shell), None)
+    if NET in source:
+        call.shell.fetched.add(resolve(target or ".", call.shell))
+
+
+def check_served(call: Call, directory: str) -> None:
+    """Report a directory that holds credentials, or everything a person has."""
+    full, place = call.place(directory)
+    if place in _PRIVATE or is_secret(full, call.shell):
+        call.report("serve-files", f"offers files to whoever connects: {directory}", full)

@@ -31,6 +31,11 @@ class Options(msgspec.Struct):
         ]
 
 
+def dashed(name: str) -> str:
+    """An option as it is written."""
+    return f"-{name}" if len(name) == 1 else f"--{name}"
+
+
 def _matches(given: str, name: str) -> bool:
     if given == name:
         return True

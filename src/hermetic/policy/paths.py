@@ -25,6 +25,8 @@ _DISK, _NULL, _SECRET_SYSTEM, _SECRET_NAMES, _ENV_FILE, _PUBLIC_SSH = map(
 )
 _STARTUP, _HISTORY, _CACHE = map(TABLE.words, ("startup", "history", "cache"))
 _SECRETS = (*TABLE.words("secrets"), "Library/Application Support/Google/Chrome")
+_SOME_SECRETS = names("/proc/1/environ /etc/shadow /etc/gshadow /etc/sudoers")
+_SOME_DISKS = names("sda nvme0n1 vda mmcblk0 sdb hda")
 # of some users
 _RECORDS = names("/tmp/hermetic-0 /tmp/hermetic-1000 /run/user/0/hermetic /run/user/1000/hermetic")
 _OUR_RECORDS = regex(r"/tmp/hermetic-\d+(/|$)|/run/user/\d+/hermetic(/|$)")
@@ -57,9 +59,7 @@ def resolve(path: str, shell: Shell) -> str:
             continue
         parts.append(part)
     if parts[:1] == ["proc"] and len(parts) > 2 and parts[2] in ("root", "cwd"):
-        return resolve(
-            "/".join(parts[3:]) if parts[2] == "cwd" else "/" + "/".join(parts[3:]), shell
-        )
+        return resolve("/" * (parts[2] == "root") + "/".join(parts[3:]), shell)
     return "/" + "/".join(parts)
 
 
@@ -95,12 +95,10 @@ def _home_match(inner: str, names: tuple[str, ...]) -> bool:
     parts = inner.split("/")
     for name in names:
         want = name.split("/")
-        if len(want) <= len(parts) and all(
-            could_match(p, w) for p, w in zip(parts, want, strict=False)
-        ):
-            # A bare star does not match dot files.
-            if any(p[:1] in GLOBS and w.startswith(".") for p, w in zip(parts, want, strict=False)):
-                continue
+        pairs = list(zip(parts, want, strict=False))
+        # A bare star does not match dot files.
+        hidden = any(part[:1] in GLOBS and name.startswith(".") for part, name in pairs)
+        if len(want) <= len(parts) and not hidden and all(map(could_match, parts, want)):
             return True
     return False
 
@@ -169,11 +167,12 @@ def _device(path: str) -> Place:
     if _DISK.match(path):
         return "disk"
     rest = path[5:].split("/", 1)[0]
-    if has_glob(rest) and any(
-        could_match(rest, name) for name in ("sda", "nvme0n1", "vda", "mmcblk0", "sdb", "hda")
-    ):
+    if has_glob(rest) and any(could_match(rest, name) for name in _SOME_DISKS):
         return "disk"
     return "device"
+
+
+_PASSING = names(".lock MERGE_MSG COMMIT_EDITMSG SQUASH_MSG")
 
 
 def _in_workspace(inner: str) -> Place:
@@ -183,11 +182,7 @@ def _in_workspace(inner: str) -> Place:
     if head == ".git" or (head[:1] == "." and has_glob(head) and could_match(head, ".git")):
         if rest.split("/", 1)[0] in ("hooks", "config", "modules"):
             return "hook"
-        return (
-            "workspace"
-            if rest.endswith((".lock", "MERGE_MSG", "COMMIT_EDITMSG", "SQUASH_MSG"))
-            else "git"
-        )
+        return "workspace" if rest.endswith(_PASSING) else "git"
     if re.search(r"(^|/)\.git(/hooks(/|$)|/config$)", inner):
         return "hook"
     if _ENV_FILE.search(inner):
@@ -221,11 +216,8 @@ def _works_at_home(shell: Shell) -> bool:
 
 def _is_foreign_root(path: str, shell: Shell) -> bool:
     """True below root's home directory for a user other than root."""
-    return (
-        _under(path, ROOT_HOME)
-        and shell.home != ROOT_HOME
-        and not _under(shell.workspace, ROOT_HOME)
-    )
+    is_roots = shell.home == ROOT_HOME or _under(shell.workspace, ROOT_HOME)
+    return _under(path, ROOT_HOME) and not is_roots
 
 
 def is_records(path: str) -> bool:
@@ -263,31 +255,22 @@ def is_secret(path: str, shell: Shell) -> bool:
     if _SECRET_SYSTEM.match(path) or is_records(path):
         return inner is None
     if path.startswith(("/proc/", "/etc/")) and has_glob(path):
-        return any(
-            _glob_path(path, known)
-            for known in ("/proc/1/environ", "/etc/shadow", "/etc/gshadow", "/etc/sudoers")
-        )
+        return any(_glob_path(path, known) for known in _SOME_SECRETS)
     if _in_own(path, shell):
         return inner is not None and _works_at_home(shell) and _home_match(inner, _SECRETS)
     base = path.rsplit("/", 1)[-1]
     if has_glob(base) and base.strip(GLOBS) and any(could_match(base, name) for name in _KEYS):
         return True
     if inner is None:
-        return bool(_SECRET_NAMES.search(path)) and not path.startswith(
-            ("/tmp/", "/usr/", "/etc/ssl/certs")
-        )
-    return (
-        _is_foreign_root(path, shell)
-        or _home_match(inner, _SECRETS)
-        or bool(_SECRET_NAMES.search(inner))
-    )
+        public = path.startswith(("/tmp/", "/usr/", "/etc/ssl/certs"))
+        return bool(_SECRET_NAMES.search(path)) and not public
+    known = _home_match(inner, _SECRETS) or bool(_SECRET_NAMES.search(inner))
+    return known or _is_foreign_root(path, shell)
 
 
 def _glob_path(pattern: str, path: str) -> bool:
     ours, theirs = pattern.split("/"), path.split("/")
-    return len(ours) == len(theirs) and all(
-        could_match(a, b) for a, b in zip(ours, theirs, strict=True)
-    )
+    return len(ours) == len(theirs) and all(map(could_match, ours, theirs))
 
 
 def is_env_file(path: str) -> bool:

@@ -4,20 +4,14 @@ settings.
 
 from __future__ import annotations
 
-from hermetic.policy.programs.table import rule
-from hermetic.policy.tables import regex
+from hermetic.policy.programs.table import alternatives, rule
 
 from .call import Call
 from .marks import shown
 from .paths import follow, is_records, is_secret, resolve
 
 PROTECTED_WRITE = rule("write-protected")
-_SOCKETS = regex(
-    r"/(var/)?run/(docker|podman/podman|containerd/containerd|crio/crio)\.sock$|/docker\.sock$"
-)
-_OURS = regex(
-    r"/hermetic\.toml$|/\.config/hermetic(/|$)|/\.local/state/hermetic(/|$)|/(\.hermes)(/|$)"
-)
+_SOCKETS, _OURS = map(alternatives, ("engine-sockets", "our-files"))
 
 
 def protect(call: Call, path: str) -> None:

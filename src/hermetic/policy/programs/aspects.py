@@ -13,36 +13,30 @@ from hermetic.policy.dynamic_code import execute, is_wholly_unseen
 from hermetic.policy.effects import write
 from hermetic.policy.marks import LOCAL, NET, UNSET, is_known, shown, unknown_like
 from hermetic.policy.network import land
-from hermetic.policy.options import parse_options
+from hermetic.policy.options import dashed, parse_options
 from hermetic.policy.paths import resolve
 from hermetic.policy.tables import names, regex
 
 from .generic import report_hidden
-from .interpret import report_first
-from .table import TABLE, Row
+from .interpret import report_all
+from .table import TABLE, Row, alternatives
 from .texts import judge_text
 
 _GUARDED = names("root system disk startup kernel device hook log history elsewhere home")
-_LOOKS = frozenset(
-    names(
-        """-I --info -l --list -c --contents show search --version --help diff lint validate config
-        version cp logs"""
-    )
-)
+_LOOKS = frozenset(TABLE.words("looks"))
+
+
+_CONTEXTS = names("namespace context profile region project")
 
 
 def judge_aspects(call: Call, row: Row) -> None:
     """Report what a call does beside its main purpose."""
     if row.verbs:
-        words = parse_options(
-            call.args, "nCcH", ("namespace", "context", "profile", "region", "project")
-        ).operands
+        words = parse_options(call.args, "nCcH", _CONTEXTS).operands
         if any(is_wholly_unseen(verb) for verb in words[: row.verbs]):
-            call.report(
-                "run-unknown", f"does something with {call.name} that cannot be known beforehand"
-            )
-    for check in row.checks:
-        report_first(call, (check,))
+            reason = f"does something with {call.name} that cannot be known beforehand"
+            call.report("run-unknown", reason)
+    report_all(call)
     if row.output or row.outputs:
         _outputs(call, row)
     if row.has("fetches"):
@@ -61,10 +55,7 @@ def _outputs(call: Call, row: Row) -> None:
     """Report what the program would overwrite outside the workspace."""
     if row.needs and not any(arg.startswith(tuple(row.needs.split())) for arg in call.args):
         return
-    options = tuple(
-        one if one[0] == "-" else f"-{one}" if len(one) == 1 else f"--{one}"
-        for one in row.output.split()
-    )
+    options = tuple(one if one[0] == "-" else dashed(one) for one in row.output.split())
     short = tuple(option for option in options if len(option) == 2)
     paths, words, args = list[str](), list[str](), iter(call.args)
     for arg in args:
@@ -81,18 +72,15 @@ def _outputs(call: Call, row: Row) -> None:
             write(call, path)
 
 
-_FROM_AFAR = regex(
-    r"(s3|gs|az|abfss?|https?|svn|svn\+ssh|hg|oss|cos|b2|r2|oci|docker)://|[\w.@/-]+:(?!//)\S"
-)
-_FETCH_VERB = regex(
-    r"\b(cp|copy|copyto|sync|download|export|checkout|co|clone|mirror|pull|rsync)\b"
+_FROM_AFAR, _FETCHES, _PROGRAMS = map(
+    alternatives, ("remote-addresses", "fetching-verbs", "program-options")
 )
 
 
 def _fetches(call: Call) -> None:
     """Remember what a cloud's, an engine's or a repository's client brings here."""
     words = [arg for arg in call.args if not arg.startswith("-")]
-    if not _FETCH_VERB.search(" ".join(words[:3])):
+    if not any(map(_FETCHES.fullmatch, re.findall(r"\w+", " ".join(words[:3])))):
         return
     long = ("file", "output", "dir", "local-dir", "destination", "pattern", "path")
     for name, value in parse_options(call.args, "fodDp", long).given:
@@ -107,11 +95,6 @@ def _fetches(call: Call) -> None:
             land(call, target if target != "." else "./", remote)
 
 
-# Options whose value names a program or a library that is then run or loaded.
-_PROGRAMS = regex(
-    r"-{1,2}(toolexec|wrapper|engine|provider|diff-cmd|diff3-cmd|merge-cmd|editor-cmd|fplugin|load|ld-path|use-ld|"
-    r"specs|exec|vettool|gccgoflags|script-shell|launcher|runner|test-runner|rustc-wrapper)$"
-)
 _UNSEEN = regex(r"(?!/(usr/)?(local/)?s?bin/)(\.{0,2}/|~)")
 
 
@@ -125,7 +108,7 @@ def _carries(call: Call) -> None:
     for arg, following in itertools.pairwise([*args, ""]):
         name, equals, value = arg.partition("=")
         program = value if equals else following
-        if arg.startswith("-") and _PROGRAMS.match(name) and _UNSEEN.match(program):
+        if arg.startswith("-") and _PROGRAMS.fullmatch(name) and _UNSEEN.match(program):
             reason = f"makes {call.name} run or load {shown(program.split()[0])}"
             call.report("option-runs-program", reason)
     report_hidden(call, texts=True)
@@ -138,7 +121,7 @@ def _recipes(call: Call) -> None:
     """Judge the files a tool picks up by itself, where their content is known."""
     for name, language in _RECIPES:
         held = call.shell.files.get(resolve(name, call.shell))
-        if held and not execute(call, held, name):
+        if held and (language == "scripts" or not execute(call, held, name)):
             judge_text(call, held, language)
 
 
@@ -163,9 +146,8 @@ def _downloads(call: Call, row: Row) -> None:
             picked.append(path)
     for path in picked:
         if NET in shell.files.get(path, "") or path in shell.fetched:
-            call.report(
-                "run-download", f"runs or installs a file that was just downloaded: {shown(path)}"
-            )
+            reason = f"runs or installs a file that was just downloaded: {shown(path)}"
+            call.report("run-download", reason)
             return
 
 
@@ -175,18 +157,14 @@ def exact_output(call: Call, row: Row, output: str | None) -> str | None:
     """
     if not row.exact or output is None or not is_known(output) or not output.strip():
         return output
-    return (
-        output
-        if _is_computed(call, row.exact.split())
-        else unknown_like(output).replace(UNSET, LOCAL) + "\n"
-    )
+    unseen = unknown_like(output).replace(UNSET, LOCAL) + "\n"
+    return output if _is_computed(call, row.exact.split()) else unseen
 
 
 def _is_computed(call: Call, known: list[str]) -> bool:
     """True when all options are among those whose meaning is computed. A digit alone is a count."""
-    if known == ["-"] or (
-        call.name == "tr" and any(re.search(r"\[(?!:)", arg) for arg in call.args)
-    ):
+    is_set = call.name == "tr" and any(re.search(r"\[(?!:)", arg) for arg in call.args)
+    if known == ["-"] or is_set:
         return False
     given = [name for name, _ in call.options.given if not name.isdigit()]
     return all(name in known for name in given) and (call.name != "paste" or "s" in given)

@@ -17,21 +17,19 @@ from .hooks import (
     git,
     interpreters,
     network,
-    packages,
     platforms,
+    processes,
     searching,
-    servers,
     shells,
-    small,
     text_tools,
 )
 from .interpret import behind_verb, is_dry, judge_by_row, run_behind_verb
-from .table import TABLE
+from .table import TABLE, alternatives
 
 FALLBACK = judge_anything
 _MODULES = (
-    *(archives, builtins, files, filters, git, interpreters, network, packages, platforms),
-    *(searching, servers, shells, small, text_tools),
+    *(archives, builtins, files, filters, git, interpreters, network, platforms),
+    *(processes, searching, shells, text_tools),
 )
 # The functions `judge_NAME` of hooks, by the names under which rows have them.
 HOOKS: dict[str, Judge] = {
@@ -41,11 +39,9 @@ HOOKS: dict[str, Judge] = {
     if name.startswith("judge_") and judge.__module__ == module.__name__
 } | {"hermetic": judge_hermetic}
 # Hooks of programs of which nothing is judged where they show their help, or what they would do.
-_REHEARSED = frozenset(names("mv cp dd touch chmod cloud kubectl ansible http apt"))
-_VERSION = regex(
-    r"(python|pypy|perl|ruby|lua|php|node|pip|tclsh|wish|gcc|clang|guile|ipython|psql|mysql"
-    r"|java|julia|vim|bash|zsh|ksh|awk|qemu-system-\w+|mkfs)[-\d.]+$"
-)
+_REHEARSED = frozenset(names("mv cp dd touch chmod cloud kubectl ansible http"))
+_VERSION = regex(r"(.*?)[-\d.]+$")
+_VERSIONED = alternatives("versioned")
 
 
 def find_judge(call: Call) -> Judge:
@@ -54,7 +50,7 @@ def find_judge(call: Call) -> Judge:
         return lambda call: judge_program(call.again(["service", *call.argv]))
     if call.name not in TABLE:
         match = _VERSION.match(call.name)
-        if not match or match[1] not in TABLE:
+        if not match or match[1] not in TABLE or not _VERSIONED.fullmatch(match[1]):
             return FALLBACK
         call.name = match[1]
     return judge_program

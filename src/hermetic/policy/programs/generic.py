@@ -21,6 +21,7 @@ _CODE_OPTION, _DESTRUCTIVE_VERB, _SURE, _OUTPUT, _EDITS = map(
 _REHEARSES = regex(r"--(dry-?run|check|plan|preview|simulate|help)")
 _PRODUCTION = regex(r"(^|[-_/])prod(uction)?($|[-_/])")
 _AWAY = regex(r"(https?|ftp|tcp|ssh)://|\d+\.\d+\.\d+\.\d+")
+_EDITED = names("system startup disk kernel")
 _GUARDED = names("system disk startup elsewhere hook kernel history log home")
 
 
@@ -62,11 +63,8 @@ def _paths_in(arg: str) -> list[str]:
         return []
     found = [arg]
     for mark in "=@:,":
-        found += (
-            [part for part in arg.split(mark) if part.startswith(("/", "~", "."))]
-            if mark in arg
-            else []
-        )
+        parts = arg.split(mark) if mark in arg else []
+        found += [part for part in parts if part.startswith(("/", "~", "."))]
     return [path.lstrip("@<") for path in found if "/" in path or path.startswith(".")][:6]
 
 
@@ -116,11 +114,8 @@ def _verbs(call: Call) -> None:
     """A verb that destroys, with an option that keeps it from asking."""
     words = [arg for arg in call.args[:5] if not arg.startswith("-")]
     own = "/" in call.argv[0] and not call.argv[0].startswith(("/usr/", "/bin/", "/opt/"))
-    if (
-        own
-        or not any(map(_DESTRUCTIVE_VERB.fullmatch, words[:3]))
-        or any(map(_REHEARSES.match, call.args))
-    ):
+    destroys = any(map(_DESTRUCTIVE_VERB.fullmatch, words[:3]))
+    if own or not destroys or any(map(_REHEARSES.match, call.args)):
         return
     if any(map(_SURE.fullmatch, call.args)) or any(map(_PRODUCTION.search, call.args)):
         call.report("cloud-destroys", f"destroys something with {shown(call.name)} and asks nobody")
@@ -133,18 +128,10 @@ def _outputs(call: Call) -> None:
         name, equals, value = arg.partition("=")
         path = value if equals else following
         if _OUTPUT.fullmatch(name):
-            if (
-                path
-                and not path.startswith("-")
-                and "://" not in path
-                and call.place(path)[1] in _GUARDED
-            ):
+            is_path = path and not path.startswith("-") and "://" not in path
+            if is_path and call.place(path)[1] in _GUARDED:
                 write(call, path)
-        elif (
-            edits
-            and arg.startswith(("/", "~"))
-            and call.place(arg)[1] in ("system", "startup", "disk", "kernel")
-        ):
+        elif edits and arg.startswith(("/", "~")) and call.place(arg)[1] in _EDITED:
             write(call, arg)
 
 

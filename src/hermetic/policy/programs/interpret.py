@@ -8,12 +8,13 @@ import re
 from collections.abc import Callable
 
 from hermetic.policy import marks
+from hermetic.policy.acts import Deed
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import execute, run_code, run_program
-from hermetic.policy.effects import delete, read, write
-from hermetic.policy.languages.sql import destruction
+from hermetic.policy.effects import delete, meaning, read, write
+from hermetic.policy.languages.sql import destruction, printed
 from hermetic.policy.marks import SECRET, literal_globs, shown
-from hermetic.policy.network import check_address, check_sent, land, leave
+from hermetic.policy.network import check_address, check_sent, land, leave, unpack
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_secret
 from hermetic.policy.shell import Shell
@@ -21,7 +22,7 @@ from hermetic.policy.tables import names, regex
 from hermetic.policy.variables import is_known_registry, judge_variable
 
 from .table import Entry, Row, pattern
-from .texts import given_texts, judge_text
+from .texts import apply_entry, given_texts, is_action, judge_patterns, judge_text
 
 _VARIABLE = regex(r"[A-Za-z_]\w*=")
 _SHELLS = names("bash sh zsh su dash fish ksh")
@@ -54,19 +55,19 @@ def judge_by_row(call: Call) -> str | None:
     printed = _operands(call, row, options, held)
     if printed is not None:
         return printed
-    if entry is not None and "reads secrets" in call.rule(entry.rule).effects:
+    if entry and not is_action(entry.rule) and "reads secrets" in call.rule(entry.rule).effects:
         return SECRET + "\n"
     return _output(call, row, held)
 
 
 def is_dry(call: Call, row: Row) -> bool:
     """True when the program would only show its help, or what it would do."""
-    if row.early and not row.rules:
-        return False  # help is that of the command it runs
     if row.dry and pattern(row.dry).search(" ".join(call.args)):
         return True
     helps = row.help.split() if row.rules else ("--help", "--version")
     options = call.args[: call.args.index("--")] if "--" in call.args else call.args
+    if row.early and row.operands:  # what stands behind is help of the command it runs
+        options = call.args[: len(call.args) - len(call.options.operands)]
     # `-h` may take a value, and a word may name what is acted on.
     asked = [
         at for at, arg in enumerate(options) if arg in helps and (at == 0 or arg.startswith("-"))
@@ -79,11 +80,15 @@ def report_first(call: Call, entries: tuple[Entry, ...]) -> Entry | None:
     for entry in entries:
         if (match := matched(call, entry)) is not None:
             if entry.rule:
-                named = shown(match[1] or "") if match.re.groups else ""
-                reason = entry.reason or call.rule(entry.rule).reason
-                call.report(entry.rule, reason.replace("{}", named))
+                apply_entry(call, entry, match)
             return entry
     return None
+
+
+def report_all(call: Call) -> None:
+    """Report every check of its row that holds."""
+    for check in call.row.checks:
+        report_first(call, (check,))
 
 
 def matched(call: Call, entry: Entry) -> re.Match[str] | None:
@@ -92,19 +97,17 @@ def matched(call: Call, entry: Entry) -> re.Match[str] | None:
     words = call.args if over_all else [word.translate(_ONE_WORD) for word in call.options.operands]
     subject = literal_globs(" ".join(words))
     found = pattern(entry.pattern.removeprefix("!")).search(subject)
-    if (
-        found is None
-        and entry.pattern.startswith("^")
-        and not call.row.values
-        and "-" in "".join(call.args[:1])[:1]
-    ):
+    begins = entry.pattern.startswith("^") and "".join(call.args[:1]).startswith("-")
+    if found is None and begins and not call.row.values:
         # An option that no row describes may take a value: the verb stands behind it.
         found = pattern(entry.pattern).search(" ".join(call.options.operands[1:]))
-    return (
-        found
-        if found is not None and (not entry.when or CONDITIONS[entry.when](call, found))
-        else None
-    )
+    holds = found is not None and (not entry.when or CONDITIONS[entry.when](call, found))
+    return found if holds else None
+
+
+def sets_uid(mode: str) -> bool:
+    """True for a mode by which a program runs with its owner's rights."""
+    return bool(re.search(r"^0*[2467]\d{3}$|(^|,)([ugoa]*[+=][rwxXt]*s)", mode))
 
 
 def _foreign_url(call: Call, match: re.Match[str]) -> bool:
@@ -122,19 +125,20 @@ def _is_downloaded(call: Call, _: re.Match[str]) -> bool:
 
 def _are_own(call: Call, _: re.Match[str]) -> bool:
     words = call.options.operands
-    return bool(words) and all(
-        call.place(word)[1] in ("temp", "workspace", "user") for word in words
-    )
+    own = names("temp workspace user")
+    return bool(words) and all(call.place(word)[1] in own for word in words)
 
 
+_IMAGE = regex(r"[^-/].*\.(img|qcow2|raw|iso)")
 _MANY = regex(r"--all\b|-A\b|--all-namespaces|(^|\s)-l|--selector|--force")
 # What a pattern alone cannot say.
 CONDITIONS: dict[str, Callable[[Call, re.Match[str]], bool]] = {
     "secret": lambda call, match: is_secret(call.place(match[1])[0], call.shell),
     "input": lambda call, _: call.stdin is not None,
+    "set uid": lambda _, match: sets_uid(match[1]),
     "foreign url": _foreign_url,
     "foreign path": lambda call, match: (
-        call.place(match[1])[1] not in ("workspace", "user", "startup")
+        call.place(match[1])[1] not in names("workspace user startup")
     ),
     "untrusted": lambda call, match: "://" not in " ".join(call.args) or _foreign_url(call, match),
     "own places": _are_own,
@@ -142,9 +146,7 @@ CONDITIONS: dict[str, Callable[[Call, re.Match[str]], bool]] = {
     "destructive sql": lambda call, _: any(map(destruction, call.args)),
     "trust store": lambda call, _: call.name != "ldconfig",
     "downloaded": _is_downloaded,
-    "no image": lambda call, _: (
-        not any(re.search(r"^[^-/].*\.(img|qcow2|raw|iso)$", arg) for arg in call.args)
-    ),
+    "no image": lambda call, _: not any(map(_IMAGE.fullmatch, call.args)),
 }
 
 
@@ -155,6 +157,10 @@ def _operands(call: Call, row: Row, options: Options, held: list[str]) -> str | 
         if role == "cwd":
             call, words = call.moved("".join(words[:1])), words[1:]
             continue
+        if role in ("words", "arguments"):
+            text = " ".join(call.args if role == "arguments" else words)
+            judge_patterns(call, text, row.language)
+            return None
         if role in ("command", "rest", "shell", "text*"):
             words = options.rest if role == "rest" else options.rest or words
             return _hand_on(call, row, role, words)
@@ -200,22 +206,25 @@ def _edits(call: Call, path: str) -> None:
 def _overwrites(call: Call, path: str) -> None:
     """The content of a file is overwritten or cut."""
     full, place = call.place(path)
-    deletes = call.name == "shred" and call.options.has("u", "remove")
-    call.machine.note(
-        "delete" if deletes else "write", full, scope="one" if call.name == "shred" else ""
-    )
-    if place in ("workspace", "temp"):
-        call.report("overwrite-file", f"overwrites a file: {shown(path)}", full)
-    elif place in ("log", "history"):
-        call.report("write-log", f"overwrites logs or history: {shown(path)}", full)
-    elif place in ("user", "sibling", "cache"):
-        call.report("delete-outside", f"destroys a file outside the workspace: {shown(path)}", full)
-    elif place == "unknown":
-        call.report(
-            "delete-unknown", f"overwrites a path that cannot be known: {shown(path)}", full
-        )
+    shreds = call.name == "shred"
+    deed: Deed = "delete" if shreds and call.options.has("u", "remove") else "write"
+    call.machine.note(deed, full, scope="one" if shreds else "")
+    rule, reason = meaning("overwritten", place, "one", full)
+    if rule:
+        call.report(rule, f"{reason}: {shown(path)}", full)
     else:
         write(call, path)
+
+
+def _renames(call: Call, path: str) -> None:
+    full, place = call.place(path)
+    call.machine.note("delete", full)
+    if place in ("system", "root", "home"):
+        call.report("write-system", f"renames system files: {shown(path)}")
+
+
+def _unpacks(call: Call, path: str) -> None:
+    unpack(call, call.options.value(*call.row.folder.split()), read(call, path))
 
 
 def _deletes(call: Call, path: str) -> None:
@@ -228,6 +237,9 @@ _ROLES: dict[str, Callable[[Call, str], str | None]] = {
     "skip": lambda call, word: None,
     "reads": read,
     "writes": lambda call, path: write(call, path),
+    "fills": lambda call, path: write(call, path, content=call.input()),
+    "renames": _renames,
+    "unpacks": _unpacks,
     "deletes": _deletes,
     "overwrites": _overwrites,
     "formats": _formats,
@@ -239,7 +251,7 @@ _ROLES: dict[str, Callable[[Call, str], str | None]] = {
 }
 
 
-_COMMANDS = frozenset({"command", "rest", "shell", "text"})
+_COMMANDS = frozenset({"command", "rest", "shell", "text", "words", "arguments"})
 ROLES = _COMMANDS | _ROLES.keys() | {"cwd"}
 
 
@@ -257,9 +269,10 @@ def _hand_on(call: Call, row: Row, role: str, words: list[str]) -> str | None:
         return run_code(call, words[1], call.name, shell)
     if role == "text*":
         for text in words:
-            judge_text(call, text, row.language) if row.language else run_code(
-                call, text, call.name, shell
-            )
+            if row.language:
+                judge_text(call, text, row.language)
+            else:
+                run_code(call, text, call.name, shell)
         return None
     if role == "shell":
         return run_code(call, " ".join(words), call.name, shell)
@@ -271,7 +284,7 @@ def run_words(call: Call, words: list[str], shell: Shell | None = None) -> str:
     if len(words) == 1 and " " in words[0].strip():
         return run_code(call, words[0], call.name, shell)
     if call.row.has("packages"):  # a package stands for its program: `@scope/name@1.2`
-        words = [re.sub(r"^@[^/]*/|(?<=.)@[^/]*$", "", words[0]), *words[1:]]
+        words = [re.sub(r"^@[^/]*/|(?<=.)@[^/]*$|(?<=.)[=<>~\[].*", "", words[0]), *words[1:]]
     return call.run(words, shell=shell)
 
 
@@ -315,7 +328,8 @@ def run_behind_verb(call: Call, row: Row, words: list[str]) -> str | None:
         own = all(word.startswith("-") or at < 3 for at, word in enumerate(words[:dashes]))
         words = words[dashes + 1 :] if own else words
     else:
-        options = parse_options(words, "ncpe", _RUN_VALUES, stop_early=True)
+        values = (*_RUN_VALUES, *row.long)
+        options = parse_options(words, "ncpe" + row.short, values, stop_early=True)
         if text := options.value("c", "command", "run", "call"):
             return run_code(call, text, call.name)
         words = options.operands[row.skip :]
@@ -332,6 +346,8 @@ def _output(call: Call, row: Row, held: list[str]) -> str | None:
         return marks.LOCAL + marks.marks_in("".join(held) or call.input()) + "\n"
     if row.prints == "nothing":
         return ""
+    if row.prints == "queries":
+        return "".join(map(printed, given_texts(call))) + marks.LOCAL + "\n"
     if not row.prints:
         return None
     return "".join(getattr(marks, name.upper()) for name in row.prints.split()) + "\n"

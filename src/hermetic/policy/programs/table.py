@@ -74,7 +74,7 @@ class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     sends: str = ""  # options that name a file which goes to another machine
     code: str = ""  # options whose value is shell code
     program: str = ""  # options whose value is a program that it runs
-    # where its output comes from: a mark's name, `input`, or `read` for what it has read
+    # where its output comes from: a mark's name, `input`, `read` for what it has read, or `queries`
     prints: str = ""
     run: str = ""  # verbs behind which a command follows
     skip: int = 0  # words between such a verb and the command
@@ -128,13 +128,8 @@ class _Loader(SourceFileLoader):
     def source_to_code(  # type: ignore[override]
         self, data: bytes, path: str, *, _optimize: int = -1
     ) -> types.CodeType:
-        return compile(
-            f"ROWS = {tomllib.loads(data.decode())!r}",
-            path,
-            "exec",
-            dont_inherit=True,
-            optimize=_optimize,
-        )
+        text = f"ROWS = {tomllib.loads(data.decode())!r}"
+        return compile(text, path, "exec", dont_inherit=True, optimize=_optimize)
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -160,7 +155,8 @@ class Table:
         self.lists: dict[str, str] = {}  # names of one kind, such as places and variables
         self.known: set[str] = set()  # programs that a row or a hook judges
         self._rows: dict[str, list[dict[str, Any]]] = {}
-        for tables in files.values():
+        self.sources: dict[str, list[str]] = {}  # files that have a row of a program
+        for source, tables in files.items():
             for name, fields in tables.items():
                 if name == "rules":
                     for key, rule in fields.items():
@@ -173,6 +169,7 @@ class Table:
                     programs = fields.pop("programs", name).split()
                     for program in programs:
                         self._rows.setdefault(program, []).append(fields)
+                        self.sources.setdefault(program, []).append(source)
                     if not _JUDGED.isdisjoint(fields):
                         self.known.update(programs)
         self._built: dict[str, Row] = {}

@@ -12,11 +12,12 @@ from hermetic.policy.dynamic_code import execute, is_wholly_unseen, run_code, ru
 from hermetic.policy.effects import delete, read, write
 from hermetic.policy.languages.python import judge_python
 from hermetic.policy.languages.scripts import judge_code
-from hermetic.policy.marks import NET, UNSET, is_known, shown
+from hermetic.policy.languages.sql import destruction, expand
+from hermetic.policy.marks import DECODED, NET, UNSET, is_known, marks_in, shown
 from hermetic.policy.network import check_sent, land, leave
 from hermetic.policy.tables import regex
 
-from .table import TABLE, pattern
+from .table import TABLE, Entry, pattern
 
 _ARGUMENT = regex(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|\b(?!nil\b|t\b)[a-z][\w-]*")
 
@@ -29,30 +30,60 @@ def judge_text(call: Call, text: str, language: str) -> None:
         run_code(call, text, call.name)
     elif language not in TABLE.texts:
         judge_code(call, text, language)
+    elif language in ("sql", "sqlite"):
+        _judge_sql(call, text, language)
     elif is_wholly_unseen(text):
         execute(call, text, f"{language} code")
     else:
         judge_patterns(call, text, language)
 
 
+def _judge_sql(call: Call, text: str, language: str) -> None:
+    """Judge the statements and the commands of a database's client; sqlite3 works on a file."""
+    options = call.options
+    is_file = language == "sqlite"
+    given = () if is_file else options.values("v", "set", "variable")
+    text = expand(text, dict(value.partition("=")[::2] for value in given))
+    if marks_in(text) and not text.strip(UNSET + DECODED + " "):
+        execute(call, text, "SQL")
+    if reason := destruction(text):
+        file = options.operands[0] if options.operands else "/dev/null"
+        local = is_file and call.place(file)[1] in ("workspace", "temp", "null")
+        call.report("sql-local" if local else "sql-destroys", reason)
+    for commands in ("sql", "sqlite")[: 1 + is_file]:
+        judge_patterns(call, text, commands)
+
+
 def judge_patterns(call: Call, text: str, language: str) -> None:
     """Judge a text by the patterns of a small language: each match is an action on what its group
     holds.
     """
+    text = text.lower() if language == "redis" else text
     for entry in TABLE.texts[language]:
         for match in pattern(entry.pattern).finditer(text):
-            value = next(
-                (one for one in match.groups() if one), "" if match.re.groups else match[0]
-            )
-            value = call.shell.home + value[1:] if value.startswith("~/") else value
-            if entry.rule.startswith("run "):
-                call.run([*entry.rule.split()[1:], value.replace("\\", "/")])
-            elif entry.rule.startswith("sh "):
-                run_code(call, entry.rule[3:].replace("{}", value), call.name)
-            elif action := ACTIONS.get(entry.rule):
-                action(call, value)
-            else:
-                call.report(entry.rule, shown(match.expand(entry.reason)))
+            apply_entry(call, entry, match)
+
+
+def apply_entry(call: Call, entry: Entry, match: re.Match[str]) -> None:
+    """Do what an entry says with the first group that holds something: an action, or a report."""
+    value = next((one for one in match.groups() if one), "" if match.re.groups else match[0])
+    value = call.shell.home + value[1:] if value.startswith("~/") else value
+    if entry.rule.startswith("run "):
+        call.run([*entry.rule.split()[1:], value.replace("\\", "/")])
+    elif entry.rule.startswith("sh "):
+        run_code(call, entry.rule[3:].replace("{}", value), call.name)
+    elif action := ACTIONS.get(entry.rule):
+        action(call, value)
+    else:
+        reason = entry.reason or call.rule(entry.rule).reason
+        reason = reason if "\\" not in reason else match.expand(reason)
+        first = (match[1] or "") if match.re.groups else ""
+        call.report(entry.rule, shown(reason.replace("{}", first)))
+
+
+def is_action(name: str) -> bool:
+    """True for what an entry does that is no rule."""
+    return name in ACTIONS or name.startswith(("run ", "sh "))
 
 
 def given_texts(call: Call) -> list[str]:
@@ -91,7 +122,7 @@ def _lands(call: Call, text: str) -> None:
 # runs code with it; any other action is a rule.
 ACTIONS: dict[str, Callable[[Call, str], object]] = {
     "code": lambda call, text: run_code(call, text.replace('\\"', '"'), call.name),
-    "typed": lambda call, text: run_code(call, text.replace("\\n", "\n"), "typed text"),
+    "typed": lambda call, text: run_code(call, re.sub(r"\\n|\^M", "\n", text), "typed text"),
     "program": lambda call, text: run_program(call, text, "a command"),
     "escaped": lambda call, text: run_code(
         call, re.sub(r"\\(.)", r"\1", text).strip("'\""), call.name
@@ -99,7 +130,9 @@ ACTIONS: dict[str, Callable[[Call, str], object]] = {
     "strings": _strings,
     "script": lambda call, path: call.run(["sh", path]),
     "python": judge_python,
+    "perl": lambda call, text: judge_code(call, text, "perl"),
     "lua": lambda call, text: judge_code(call, text, "lua"),
+    "redis": lambda call, text: judge_code(call, text, "redis"),
     "reads": read,
     "leaves": leave,
     "lands": _lands,

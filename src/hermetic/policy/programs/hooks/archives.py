@@ -8,11 +8,9 @@ import re
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import run_program
 from hermetic.policy.effects import delete, read, write
-from hermetic.policy.marks import DECODED, NET
-from hermetic.policy.network import check_sent, is_remote, land, leave
-from hermetic.policy.options import parse_options
+from hermetic.policy.marks import DECODED
+from hermetic.policy.network import check_sent, is_remote, land, leave, unpack
 from hermetic.policy.paths import resolve
-from hermetic.policy.programs.hooks.files import sets_uid
 from hermetic.policy.programs.hooks.network import check_settings
 from hermetic.policy.programs.interpret import judge_by_row
 from hermetic.policy.programs.texts import judge_patterns
@@ -21,18 +19,8 @@ from hermetic.policy.programs.texts import judge_patterns
 def judge_rsync(call: Call) -> None:
     """rsync copies trees; --delete removes what the source does not have; -e runs a program."""
     options = call.options
-    for program in options.values("e", "rsh")[-1:]:
+    for program in options.values(*call.row.program.split()):
         run_program(call, program, "a remote shell")
-    for program in options.values("rsync-path"):
-        call.machine.run_text(program, call.shell.elsewhere(), None)
-    if any(
-        sets_uid(part.lstrip("DF"))
-        for value in options.values("chmod")
-        for part in value.split(",")
-    ):
-        call.report("set-uid", "copies a program that runs with its owner's rights")
-    if options.has("daemon"):
-        call.report("serve-files", "offers files to whoever connects")
     if options.has("n", "dry-run", "list-only", "help", "version") or len(options.operands) < 2:
         return
     *sources, target = options.operands
@@ -43,9 +31,8 @@ def judge_rsync(call: Call) -> None:
     if is_remote(target):
         check_sent(call, *held)
         if deletes:
-            call.report(
-                "delete-outside", "deletes files on another machine that the source does not have"
-            )
+            reason = "deletes files on another machine that the source does not have"
+            call.report("delete-outside", reason)
     elif deletes:
         own = call.place(target)[1] in ("workspace", "temp", "cache")
         delete(call, target if own else target.rstrip("/") or "/", recursive=True)
@@ -53,19 +40,8 @@ def judge_rsync(call: Call) -> None:
         unpack(call, target, "")
         for path in filter(is_remote, sources):
             name = re.split("[/:]", path.rstrip("/"))[-1]
-            call.shell.fetched |= {
-                resolve(target, call.shell) + "/" + name,
-                resolve(target, call.shell),
-            }
-
-
-def unpack(call: Call, target: str | None, source: str) -> None:
-    """Judge that files of unknown names land in a directory."""
-    if target:
-        write(call, target, tree=True)
-        call.shell.files.pop(resolve(target, call.shell), None)
-    if NET in source:
-        call.shell.fetched.add(resolve(target or ".", call.shell))
+            full = resolve(target, call.shell)
+            call.shell.fetched |= {full, f"{full}/{name}"}
 
 
 def judge_tar(call: Call) -> str | None:
@@ -81,8 +57,6 @@ def judge_tar(call: Call) -> str | None:
     for value in options.values("checkpoint-action"):
         if value.startswith("exec="):
             run_program(call, value[5:], "a checkpoint")
-    if sets_uid(options.value("mode") or ""):
-        call.report("set-uid", "packs programs that run with their owner's rights")
     archive, target = options.value("f", "file"), options.value("C", "directory", "cd")
     if options.has("c", "create", "r", "append", "u", "update"):
         inner = call.moved(target)
@@ -96,12 +70,19 @@ def judge_tar(call: Call) -> str | None:
     if not options.has("x", "extract", "get"):
         return None
     source = read(call, archive) if archive and archive != "-" else call.input()
-    if options.has("P", "absolute-names"):
-        call.report("extract-anywhere", "unpacks files to wherever the archive says")
     if options.has("O", "to-stdout"):
         return DECODED + source
     unpack(call, target, source)
     return None
+
+
+def judge_cpio(call: Call) -> None:
+    """cpio and pax unpack into the current directory."""
+    judge_by_row(call)
+    options = call.options
+    extracts = options.has("i", "extract") and not options.has("t", "list")
+    if extracts and call.place(".")[1] != "workspace":
+        write(call, ".", tree=True)
 
 
 def judge_zip(call: Call) -> str | None:
@@ -127,51 +108,17 @@ def judge_zip(call: Call) -> str | None:
     return None
 
 
-def judge_unzip(call: Call) -> str | None:
-    """unzip unpacks into -d."""
-    options = call.options
-    if options.has("l", "t", "v", "Z", "z"):
-        return None
-    source = "".join(read(call, path) for path in options.operands[:1])
-    if options.has("p", "c"):
-        return DECODED + source
-    unpack(call, options.value("d"), source)
-    return None
-
-
-def judge_cpio(call: Call) -> None:
-    """cpio and pax copy trees in and out."""
-    options = call.options
-    judge_by_row(call)
-    if options.has("p", "pass-through") and options.operands:
-        write(call, options.operands[-1], tree=True)
-    if options.has("i", "extract"):
-        if not options.has("t", "list") and call.place(".")[1] != "workspace":
-            write(call, ".", tree=True)
-        if options.has("absolute-filenames"):
-            call.report("extract-anywhere", "unpacks files to wherever the archive says")
-
-
 def judge_rclone(call: Call) -> str | None:
     """rclone copies to remote storage; credentials among what it sends are reported."""
     verb, *words = call.options.operands or [""]
     local = [path for path in words if ":" not in path]
     if verb in ("copy", "copyto", "sync", "move", "moveto", "rcat") and words and ":" in words[-1]:
-        check_sent(
-            call,
-            *(read(call, path, tree=True) for path in local),
-            (verb == "rcat" and call.stdin) or "",
-        )
-    changed = (
-        {"sync": words[-1:], "move": words[:1], "moveto": words[:1], "bisync": words}
-        if len(words) > 1
-        else {}
-    )
-    for path in (
-        words
-        if verb in ("purge", "delete", "deletefile", "rmdir", "rmdirs")
-        else changed.get(verb, ())
-    ):
+        piped = (verb == "rcat" and call.stdin) or ""
+        check_sent(call, *(read(call, path, tree=True) for path in local), piped)
+    changed = {"sync": words[-1:], "move": words[:1], "moveto": words[:1], "bisync": words}
+    changed = changed if len(words) > 1 else {}
+    changed |= dict.fromkeys(("purge", "delete", "deletefile", "rmdir", "rmdirs"), words)
+    for path in changed.get(verb, ()):
         if ":" not in path:
             call.machine.note("delete", call.place(path)[0], scope="tree")
     return judge_by_row(call)
@@ -180,9 +127,8 @@ def judge_rclone(call: Call) -> str | None:
 def judge_scp(call: Call) -> None:
     """scp and sftp copy between machines; -S and -D run a program here."""
     options, words = call.options, call.options.operands
-    for program in options.values("S", "D"):
-        call.run([program])
-        call.report("run-unknown", f"runs a program: {program}")
+    for program in options.values(*call.row.program.split()):
+        run_program(call, program, "a connection")
     check_settings(call)
     if call.name == "sftp":
         batch = options.value("b")
@@ -196,21 +142,3 @@ def judge_scp(call: Call) -> None:
     for path in sources if is_remote(target) else ():
         if not is_remote(path):
             leave(call, path)
-
-
-def judge_ftp(call: Call) -> str | None:
-    """ftp, lftp, tftp, smbclient: their scripts run local commands, send files and fetch them."""
-    texts = [
-        value for flag, value in itertools.pairwise(call.args) if flag in ("-c", "-e", "--command")
-    ]
-    words = " ".join(
-        word for word in call.args if not word.startswith("-") or word == "-R"
-    ).partition(" ")[2]
-    if call.name in ("tftp", "atftp") and "-g" in call.args:
-        options = parse_options(call.args, "rlp")
-        land(call, options.value("l") or "./", options.values("r", "l"))
-    elif call.name in ("tftp", "atftp"):
-        texts.append(words)
-    for text in [*texts, call.stdin or ""]:
-        judge_patterns(call, text, "ftp")
-    return NET

@@ -37,10 +37,9 @@ def judge_cd(call: Call) -> str | None:
         call.shell.cwd, call.shell.previous = call.shell.previous, call.shell.cwd
     elif path:
         is_plain_name = not path.startswith(("/", ".", "~"))
-        elsewhere = call.env.get("CDPATH") or call.shell.scalar("CDPATH")
-        bases = (
-            elsewhere.split(":") if call.env.get("CDPATH") or call.shell.is_set("CDPATH") else []
-        )
+        is_set = call.env.get("CDPATH") or call.shell.is_set("CDPATH")
+        elsewhere = call.env.get("CDPATH") or (call.shell.scalar("CDPATH") if is_set else "")
+        bases = elsewhere.split(":")
         base = next((one for one in bases if one not in ("", ".")), None)
         _change(call, f"{base.rstrip('/')}/{path}" if base and is_plain_name else path)
     return ""

@@ -6,10 +6,11 @@ import re
 
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import is_wholly_unseen
-from hermetic.policy.effects import delete, read, write
+from hermetic.policy.effects import delete, meaning, read, write
 from hermetic.policy.marks import ENDLESS, LOCAL, NET, STAR, UNKNOWN, has_glob, is_known, shown
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_secret, resolve
+from hermetic.policy.programs.interpret import judge_by_row, sets_uid
 from hermetic.policy.protected import protect, protect_ours
 from hermetic.policy.tables import names, regex
 
@@ -29,6 +30,11 @@ def judge_del(call: Call) -> str | None:
     return ""
 
 
+def judge_windows(call: Call) -> str | None:
+    """cmd /c TEXT runs a command of Windows."""
+    return call.run(re.sub(r"(?i)^.*?(/[ck]\s|$)", "", " ".join(call.args), count=1).split())
+
+
 def _source_and_target(options: Options) -> tuple[list[str], str | None]:
     target, sources = options.value("t", "target-directory"), options.operands
     return (sources[:-1], sources[-1]) if target is None and len(sources) > 1 else (sources, target)
@@ -44,24 +50,9 @@ def judge_mv(call: Call) -> str | None:
             _move_away(call, path)
     _land(call, sources, target)
     if target is not None:
-        call.shell.moved.update(
-            {resolve(target, call.shell): resolve(path, call.shell) for path in sources}
-        )
+        for path in sources:
+            call.shell.moved[resolve(target, call.shell)] = resolve(path, call.shell)
     return ""
-
-
-# What it means that a kind of place is moved away.
-_TAKEN: dict[str, tuple[str, str]] = {
-    "git": ("delete-git-directory", "takes the repository's history away"),
-    "root": ("delete-system", "takes away a part of the system or home"),
-    "elsewhere": ("delete-outside", "takes files outside the workspace away"),
-    "workspace root": ("wipe-workspace", "takes the whole workspace away"),
-    **dict.fromkeys(("log", "history"), ("write-log", "takes logs or history away")),
-    **dict.fromkeys(
-        names("system device disk kernel home"),
-        ("delete-outside", "takes away a part of the system or home"),
-    ),
-}
 
 
 def _move_away(call: Call, path: str) -> None:
@@ -72,8 +63,10 @@ def _move_away(call: Call, path: str) -> None:
     is_wide = place == "user" and has_glob(path) and lone
     if place in ("startup", "unknown"):
         write(call, path)
-    elif taken := _TAKEN.get("elsewhere" if is_wide else place):
-        call.report(taken[0], f"{taken[1]}: {shown(path)}", full)
+    else:
+        rule, reason = meaning("taken", "elsewhere" if is_wide else place, "one", full)
+        if rule:
+            call.report(rule, f"{reason}: {shown(path)}", full)
     if is_secret(full, call.shell):
         read(call, path)
 
@@ -109,8 +102,6 @@ def judge_cp(call: Call) -> str | None:
     options, shell, is_link = call.options, call.shell, call.name in ("ln", "link")
     for program in options.values(*call.row.program.split()):
         call.run([program])
-    if sets_uid(options.value("m", "mode") or ""):
-        call.report("set-uid", "installs a program that runs with its owner's rights")
     if call.name == "install" and options.has("d", "directory"):
         for path in options.operands:
             write(call, path)
@@ -134,27 +125,16 @@ def judge_cp(call: Call) -> str | None:
 
 def judge_dd(call: Call) -> str | None:
     """dd copies if= to of=."""
-    given = {
-        name: re.sub("^~", call.shell.home, value)
-        for name, _, value in (arg.partition("=") for arg in call.args)
-    }
+    given = dict(re.sub("=~", f"={call.shell.home}", arg).partition("=")[::2] for arg in call.args)
     content = read(call, given["if"]) if given.get("if") else call.input()
     content = content.replace(ENDLESS, "") if "count" in given else content
     if not (target := given.get("of")):
         return content
     if is_wholly_unseen(target):
-        call.report(
-            "delete-unknown", f"overwrites a file or a disk that cannot be known: {shown(target)}"
-        )
+        reason = f"overwrites a file or a disk that cannot be known: {shown(target)}"
+        call.report("delete-unknown", reason)
     write(call, target, content=content)
     return ""
-
-
-def judge_tee(call: Call) -> str | None:
-    """tee writes its input to files and passes it on."""
-    for path in call.options.operands:
-        write(call, path, content=call.input())
-    return call.input()
 
 
 # Places where a new name alone does something.
@@ -178,33 +158,11 @@ def judge_touch(call: Call) -> str | None:
     return ""
 
 
-def judge_split(call: Call) -> None:
-    """split writes pieces; --filter runs a command for each."""
-    text = "".join(read(call, path) for path in call.options.operands[:1]) or call.input()
-    codes = call.options.values("filter")
-    for code in codes:
-        call.shell_text(code, stdin=text)
-    for path in call.options.operands[1:2] if not codes else ():
-        write(call, path)
-
-
-def judge_rename(call: Call) -> None:
-    """rename moves many files by a pattern; perl's variant runs code."""
-    words = [arg for arg in call.args if not arg.startswith("-")]
-    for path in words[1 if call.name != "rename.ul" else 2 :]:
-        full, place = call.place(path)
-        call.machine.note("delete", full)
-        if place in ("system", "root", "home"):
-            call.report("write-system", f"renames system files: {shown(path)}")
-    if words and re.search(r"\b(system|exec|unlink|qx)\b|`", words[0]):
-        call.run(["perl", "-e", words[0]])
-
-
-def sets_uid(mode: str) -> bool:
-    """True for a mode by which a program runs with its owner's rights."""
-    return bool(
-        re.fullmatch(r"0*[2467]\d{3}", mode) or re.search(r"(^|,)([ugoa]*[+=][rwxXt]*s)", mode)
-    )
+def judge_split(call: Call) -> str | None:
+    """split feeds the pieces of a file to --filter, or writes them."""
+    text = "".join(read(call, path) for path in call.options.operands[:1])
+    call.stdin = text if text and call.options.has("filter") else call.stdin
+    return judge_by_row(call)
 
 
 def _widens(mode: str) -> bool:
@@ -265,28 +223,21 @@ def judge_path_part(call: Call) -> str | None:
     if call.name == "pwd":
         return call.shell.cwd + "\n"
     if call.name == "basename":
-        several = options.has("a", "multiple")
-        suffix = words[1] if len(words) > 1 and not several else options.value("s") or ""
-        bases = [word.rstrip("/").rsplit("/", 1)[-1] for word in (words if several else words[:1])]
+        suffix = words[1] if len(words) > 1 else options.value("s", "suffix") or ""
+        bases = [word.rstrip("/").rsplit("/", 1)[-1] for word in words[:1]]
         return "".join(base.removesuffix(suffix) + "\n" for base in bases)
     if call.name == "dirname":
-        parents = [
-            (word.rstrip("/").rpartition("/")[0], "/" if word.startswith("/") else ".")
-            for word in words
-        ]
-        return "".join((parent or top) + "\n" for parent, top in parents)
+        parents = [word.rstrip("/").rpartition("/") for word in words]
+        return "".join((parent or slash or ".") + "\n" for parent, slash, _ in parents)
     return "".join(resolve(word, call.shell) + "\n" for word in words)
 
 
 def judge_mktemp(call: Call) -> str | None:
     """mktemp gives a fresh name below the temporary directory."""
     options = call.options
-    template = options.operands[0] if options.operands else "tmp.XXXXXXXXXX"
-    if options.has("u"):
-        return LOCAL + "\n"
-    if "/" in template and not options.has("t"):
-        return template + "\n"
-    return f"{options.value('p', 'tmpdir') or '/tmp'}/{template}\n"
+    template = "".join(options.operands[:1]) or "tmp.XXXXXXXXXX"
+    parent = "" if "/" in template else f"{options.value('p', 'tmpdir') or '/tmp'}/"
+    return LOCAL + "\n" if options.has("u") else f"{parent}{template}\n"
 
 
 def judge_which(call: Call) -> str | None:

@@ -100,8 +100,6 @@ def _formatted(match: re.Match[str], rest: list[str]) -> str:
     value = rest.pop(0) if rest else ""
     if kind == "b":
         value = _unescaped(re.sub(r"\\0([0-7]{1,3})", r"\\\1", value))
-    if kind == "c":
-        return value[:1]
     is_text, is_number = kind in "bqs", kind in "diuxXoeEfFgG"
     if not re.fullmatch(r"-?\d{0,4}", width or "") or not (is_text or is_number):
         return unknown_like(value)
@@ -117,8 +115,6 @@ def _formatted(match: re.Match[str], rest: list[str]) -> str:
 
 
 def _number(value: str, *, as_float: bool) -> float:
-    if len(value) > 1 and value[0] in "'\"":
-        return ord(value[1])
     if as_float:
         return float(value or "0")
     return int(value or "0", 8 if re.fullmatch(r"0\d+", value) else 0)
@@ -163,25 +159,19 @@ def judge_head(call: Call) -> str | None:
     text = inputs(call, options.operands)
     text = _keeps(call, text) if call.name == "tail" else text.replace(marks.ENDLESS, "")
     size = options.value("c", "bytes")
-    count = (
-        size
-        or options.value("n", "lines")
-        or next((flag for flag, _ in options.given if flag.isdigit()), "10")
-    )
+    digits = [flag for flag, _ in options.given if flag.isdigit()] or ["10"]
+    count = size or options.value("n", "lines") or digits[0]
     if not is_known(text):
         # a piece that no reader would see as such
         return text + (marks.LOCAL if size is None else marks.DECODED)
     if not re.fullmatch(r"[+-]?\d{1,9}", count):
         return unknown_like(text)
-    number, units = (
-        int(count.lstrip("+-")),
-        text.splitlines(keepends=True) if size is None else list(text),
-    )
+    number = int(count.lstrip("+-"))
+    units = text.splitlines(keepends=True) if size is None else list(text)
     if call.name == "head":
         return "".join(units[: len(units) - number] if count.startswith("-") else units[:number])
-    return "".join(
-        units[max(number - 1, 0) :] if count.startswith("+") else units[-number:] if number else []
-    )
+    start = max(number - 1, 0) if count.startswith("+") else max(len(units) - number, 0)
+    return "".join(units[start:])
 
 
 def judge_rev(call: Call) -> str | None:
@@ -190,9 +180,8 @@ def judge_rev(call: Call) -> str | None:
     if call.name == "tac":
         lines = _keeps(call, text).split("\n")
         return "\n".join(reversed(lines[:-1] if text.endswith("\n") else lines)) + "\n"
-    return "\n".join(line[::-1] for line in text.split("\n")) + (
-        "" if is_known(text) else marks.DECODED
-    )
+    turned = "\n".join(line[::-1] for line in text.split("\n"))
+    return turned if is_known(text) else turned + marks.DECODED
 
 
 def _tr_set(text: str) -> str:
@@ -219,9 +208,8 @@ def judge_tr(call: Call) -> str | None:
         return text
     complement = options.has("c", "C", "complement")
     if options.has("d", "delete"):
-        return "".join(
-            char for char in text if (char in sets[0]) == complement or ord(char) >= 0xE000
-        )
+        kept = (char for char in text if (char in sets[0]) == complement or ord(char) >= 0xE000)
+        return "".join(kept)
     if len(sets) < 2 or not sets[1] or complement:
         return text if is_known(text) and not complement else unknown_like(text)
     target = sets[1].ljust(len(sets[0]), sets[1][-1])
@@ -262,9 +250,8 @@ def judge_base(call: Call) -> str | None:
     decode = options.has("d", "D", "decode")
     if not is_plain(text):
         return unknown_like(text).replace(marks.UNSET, marks.DECODED if decode else marks.LOCAL)
-    codec = next(
-        (one for one in ("32", "16") if one in call.name or options.has("base" + one)), "64"
-    )
+    codecs = [one for one in ("32", "16") if one in call.name or options.has("base" + one)]
+    codec = (codecs or ["64"])[0]
     return _decode(text, codec) if decode else _encode(text, codec) + "\n"
 
 
@@ -293,11 +280,8 @@ def judge_xxd(call: Call) -> str | None:
         if options.has("p", "ps", "plain") and is_plain(text):
             return text.encode("latin-1").hex() + "\n"
         return marks.LOCAL + marks_in(text) + "\n"
-    if not is_plain(text):
+    if not is_plain(text) or not options.has("p"):
         return unknown_like(text).replace(marks.UNSET, marks.DECODED)
-    if not options.has("p"):  # an offset before the digits, and letters behind them
-        lines = [re.sub(r"^\s*[0-9a-fA-F]+:\s*", "", line) for line in text.splitlines()]
-        text = "".join(line.split("  ")[0] for line in lines)
     digits = re.sub(r"[^0-9a-fA-F]", "", text)
     return bytes.fromhex(digits[: len(digits) // 2 * 2]).decode("latin-1")
 
@@ -322,11 +306,8 @@ def judge_decoder(call: Call) -> str | None:
 
 
 def _decoded(text: str, decodes: bool) -> str:
-    return (
-        (marks.DECODED if decodes else marks.LOCAL)
-        + "".join(mark for mark in (marks.NET, marks.SECRET, marks.TOKEN) if mark in text)
-        + "\n"
-    )
+    kept = "".join(mark for mark in (marks.NET, marks.SECRET, marks.TOKEN) if mark in text)
+    return (marks.DECODED if decodes else marks.LOCAL) + kept + "\n"
 
 
 def judge_openssl(call: Call) -> str | None:
@@ -336,9 +317,7 @@ def judge_openssl(call: Call) -> str | None:
         hosts = [value for flag, value in pairs if flag in ("-connect", "-host")]
         return judge_nc(call.again(["nc", *hosts]))
     decodes = any(map(_DECODES.fullmatch, call.args))
-    plain = not any(
-        arg.startswith(("-aes", "-des", "-k", "-pass", "-bf", "-in")) for arg in call.args
-    )
+    plain = not any(map(regex("-(aes|des|k|pass|bf|in)").match, call.args))
     if kind in ("base64", "enc") and plain:
         return judge_base(call.named("base64", ["-d"] if decodes else []))
     return _decoded(judge_by_row(call) or call.input(), decodes)

@@ -7,16 +7,15 @@ A verb is judged under the name of git's own program for it: `git push` is `git-
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from hermetic.policy.call import Call
-from hermetic.policy.dynamic_code import UNKNOWN_COMMAND, run_code
+from hermetic.policy.call import Call, Judge
+from hermetic.policy.dynamic_code import run_code
 from hermetic.policy.effects import delete, read, write
 from hermetic.policy.marks import LOCAL, NET, SECRET, UNSET, is_plain, shown
 from hermetic.policy.network import check_sent, host_of, is_local
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_env_file, resolve
-from hermetic.policy.programs.hooks.servers import serve_with
+from hermetic.policy.programs.hooks.network import serve_with
 from hermetic.policy.programs.interpret import is_dry, judge_by_row, matched
 from hermetic.policy.programs.table import TABLE, alternatives
 from hermetic.policy.tables import names, regex
@@ -31,6 +30,7 @@ _ALIAS_OF_GIT = regex(
     r"!\s*((sh|bash) -c ['\"]\s*)?(f\s*\(\)\s*\{\s*)?"
     r"(git|gh|hub|cd|echo|printf|grep|cat|less|fzf|test|true|gitk|tig|\[)\b"
 )
+_RUNS = regex(r"\S*/|(sh|bash|curl|nc|python\d?|perl)\b")
 _FORCED_PUSH = regex(r"remote\..*\.(push|mirror)=[+:t]")
 _FORCED = "\0forces"  # the alias that stands for a setting by which every push is forced
 _IGNORED_FILE = ".git/forced"  # the file that stands for ignored files added with force
@@ -45,8 +45,6 @@ def judge_git(call: Call) -> str | None:
     options = parse_options(call.args, "cC", ("config-env", *_DIRECTORIES), stop_early=True)
     if options.has("help", "version", "h", "v") or not options.operands:
         return None
-    if options.value("exec-path"):
-        call.report(UNKNOWN_COMMAND, "takes git's own programs from another place")
     verb, *rest = options.operands
     inner = call.moved(options.value("C", "work-tree")).of_verb("git", verb, rest)
     for setting in options.values("c", "config-env"):
@@ -63,10 +61,9 @@ _DIRECTORIES = ("git-dir", "work-tree", "namespace", "super-prefix")
 
 
 def _judge_verb(call: Call, verb: str, rest: list[str]) -> str | None:
-    if judge := _VERBS.get(verb):
-        return judge(call)
     if call.name in TABLE:
-        return judge_by_row(call)
+        judge: Judge = globals().get(f"judge_{call.row.hook}", judge_by_row)
+        return judge(call)
     alias = call.shell.git_aliases.get(verb)
     if alias is None:
         return LOCAL + "\n"
@@ -116,14 +113,11 @@ def _set_program(call: Call, name: str, value: str, *, lasting: bool) -> None:
     key, text = name.lower(), value.lstrip("!").strip()
     if key in ("core.hookspath", "init.templatedir"):
         if call.place(value)[1] != "workspace" or (lasting and key == "init.templatedir"):
-            call.report(
-                _CONFIG, f"makes git run programs from elsewhere: {shown(name)}={shown(value)}"
-            )
+            reason = f"makes git run programs from elsewhere: {shown(name)}={shown(value)}"
+            call.report(_CONFIG, reason)
     elif call.machine.probe_text(text, call.shell):
         run_code(call, text, "git's settings")
-    elif (
-        lasting or not is_plain(text) or re.match(r"\S*/|(sh|bash|curl|nc|python\d?|perl)\b", text)
-    ):
+    elif lasting or not is_plain(text) or _RUNS.match(text):
         call.report(_CONFIG, f"makes git run a program: {shown(name)}={shown(value)}")
 
 
@@ -133,13 +127,13 @@ def _run_transport(call: Call, url: str) -> None:
     run_code(call, url[5:].replace("% ", " "), "git's transport")
 
 
-def _add(call: Call) -> None:
+def judge_git_add(call: Call) -> None:
     paths = [resolve(word, call.shell) for word in call.options.operands]
     if call.options.has("f", "force") and any(map(is_env_file, paths)):
         call.shell.files[resolve(_IGNORED_FILE, call.shell)] = SECRET
 
 
-def _push(call: Call) -> str | None:
+def judge_git_push(call: Call) -> str | None:
     if not is_dry(call, call.row):
         check_sent(call, call.shell.files.get(resolve(_IGNORED_FILE, call.shell), ""))
         if _FORCED in call.shell.git_aliases:
@@ -157,21 +151,17 @@ def _check_target(call: Call, target: str) -> None:
         return
     host = host_of(url) if "://" in url else re.split(r"[@:]", url)[-2]
     if not host.endswith(_FORGES):
-        call.report(
-            "git-push-elsewhere",
-            f"sends the repository to a host it has not named before: {shown(host)}",
-        )
+        reason = f"sends the repository to a host it has not named before: {shown(host)}"
+        call.report("git-push-elsewhere", reason)
 
 
-def _config(call: Call) -> str | None:
+def judge_git_config(call: Call) -> str | None:
     options, words = call.options, call.options.operands
     asks = words[:1] in (["get"], ["list"], ["unset"], ["edit"])
     words = words[1:] if words[:1] == ["set"] else words
     given = {name for name, _ in options.given}
     if asks or len(words) < 2 or given.intersection(_QUERIES):
-        secret = re.search(
-            r"extraheader|token|password|credential", " ".join(call.args), re.IGNORECASE
-        )
+        secret = re.search("(?i)extraheader|token|password|credential", " ".join(call.args))
         return (SECRET if secret else LOCAL) + "\n"
     if options.has("system"):
         call.report(_CONFIG, "changes git for every user of this machine")
@@ -186,7 +176,7 @@ def _config(call: Call) -> str | None:
 _QUERIES = names("get get-all get-regexp l list get-urlmatch show-origin e edit")
 
 
-def _clean(call: Call) -> None:
+def judge_git_clean(call: Call) -> None:
     options = call.options
     if options.has("n", "dry-run") or not options.has("f", "force", "i"):
         return
@@ -201,7 +191,7 @@ def _clean(call: Call) -> None:
             delete(call, path, recursive=True)
 
 
-def _undo(call: Call) -> None:
+def judge_git_undo(call: Call) -> None:
     """A verb that can lose work: its row says by which arguments."""
     loss = next((entry for entry in call.row.rules if matched(call, entry)), None)
     if loss and loss.rule == _UNDO and call.place(".")[1] in ("system", "root", "startup"):
@@ -246,26 +236,25 @@ def _note_undone(call: Call, verb: str, options: Options, *, loses: bool) -> Non
         note("write", f"{here}/{UNSET}")
 
 
-def _checkout_index(call: Call) -> None:
+def judge_git_checkout_index(call: Call) -> None:
     if prefix := call.options.value("prefix"):
         write(call, prefix, tree=True)
     else:
         _note_undone(call, "checkout-index", call.options, loses=call.options.has("f", "force"))
 
 
-def _run_words(call: Call) -> str | None:
+def judge_git_words(call: Call) -> str | None:
     """`bisect run` and `submodule foreach` run the command that follows."""
     verb, *words = parse_options(call.args, stop_early=True).operands or [""]
     if verb == "run":
         return call.run(words)
     if verb == "foreach":
-        return run_code(
-            call, " ".join(parse_options(words, stop_early=True).operands), "git submodule foreach"
-        )
+        words = parse_options(words, stop_early=True).operands
+        return run_code(call, " ".join(words), "git submodule foreach")
     return judge_by_row(call)
 
 
-def _search(call: Call) -> None:
+def judge_git_search(call: Call) -> None:
     """grep and diff, which read any file with `--no-index`."""
     for arg in call.args:
         if glued := re.match(r"(?:-O|--open-files-in-pager=)(.+)", arg):
@@ -275,13 +264,13 @@ def _search(call: Call) -> None:
     judge_by_row(call)
 
 
-def _archive(call: Call) -> str | None:
+def judge_git_archive(call: Call) -> str | None:
     judge_by_row(call)
     remote = call.options.value("remote")
     return (NET if remote and not is_local(remote) else LOCAL) + "\n"
 
 
-def _clone(call: Call) -> None:
+def judge_git_clone(call: Call) -> None:
     judge_by_row(call)
     options, words = call.options, call.options.operands
     for setting in options.values("c", "config"):
@@ -303,7 +292,7 @@ def _clone(call: Call) -> None:
         call.shell.fetched.add(target)
 
 
-def _rev_parse(call: Call) -> str | None:
+def judge_git_rev_parse(call: Call) -> str | None:
     asked = set(call.args)
     if asked & {"--show-toplevel", "--show-superproject-working-tree"}:
         return call.shell.workspace + "\n"
@@ -312,40 +301,16 @@ def _rev_parse(call: Call) -> str | None:
     return "\n" if asked & {"--show-prefix", "--show-cdup"} else LOCAL + "\n"
 
 
-def _each_ref(call: Call) -> str | None:
+def judge_git_each_ref(call: Call) -> str | None:
     """Prints its format, with something unknown in each field."""
     form = call.options.value("format") or "%(refname)"
     return re.sub(r"%\([^)]*\)", LOCAL, form) + "\n"
 
 
-def _daemon(call: Call) -> None:
+def judge_git_daemon(call: Call) -> None:
     serve_with("git-daemon", call, call.args)
 
 
-def _credential(call: Call) -> None:
+def judge_git_credential(call: Call) -> None:
     if call.args[:1] == ["fill"]:
         call.run(["cat", call.shell.home + "/.git-credentials"])
-
-
-_VERBS: dict[str, Callable[[Call], str | None]] = {
-    "add": _add,
-    "config": _config,
-    "clean": _clean,
-    "checkout-index": _checkout_index,
-    "grep": _search,
-    "diff": _search,
-    "archive": _archive,
-    "for-each-ref": _each_ref,
-    "daemon": _daemon,
-    "rev-parse": _rev_parse,
-    "credential": _credential,
-    **dict.fromkeys(names("push send-pack http-push"), _push),
-    **dict.fromkeys(names("bisect submodule"), _run_words),
-    **dict.fromkeys(names("clone fetch pull remote init"), _clone),
-    **dict.fromkeys(
-        names(
-            "reset checkout switch restore branch tag stash worktree rm mv read-tree reflog gc prune"
-        ),
-        _undo,
-    ),
-}

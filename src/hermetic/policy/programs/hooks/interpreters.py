@@ -9,14 +9,12 @@ import re
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import DYNAMIC_CODE, REMOTE_CODE, execute, run_code, run_program
 from hermetic.policy.effects import read, write
-from hermetic.policy.languages.scripts import judge_code
-from hermetic.policy.languages.sql import destruction, expand, printed
-from hermetic.policy.marks import DECODED, LOCAL, NET, SECRET, UNSET, is_known, is_plain, marks_in
+from hermetic.policy.marks import DECODED, LOCAL, NET, SECRET, is_known, is_plain
 from hermetic.policy.paths import resolve
-from hermetic.policy.programs.hooks.servers import serve_with
-from hermetic.policy.programs.interpret import judge_by_row, report_first
+from hermetic.policy.programs.hooks.network import serve_with
+from hermetic.policy.programs.interpret import judge_by_row
 from hermetic.policy.programs.table import TABLE
-from hermetic.policy.programs.texts import given_texts, judge_patterns, judge_text
+from hermetic.policy.programs.texts import judge_patterns, judge_text
 from hermetic.policy.tables import names, regex
 
 _SUFFIXES = dict(pair.split(":") for pair in TABLE.words("suffixes"))
@@ -74,8 +72,6 @@ def _from_input(call: Call, language: str, name: str) -> None:
 def judge_python(call: Call) -> str | None:
     """python: -c TEXT, -m MODULE, a script, or standard input."""
     options, words = call.options, call.options.operands
-    if options.has("V", "h", "version", "help"):
-        return None
     if options.rest:
         text, *args = options.rest
         return _module(call, text, args) if options.has("m") else _python_text(call, text)
@@ -85,10 +81,8 @@ def judge_python(call: Call) -> str | None:
     if _OURS.search(words[0]):
         return call.run(["hermetic", *words[1:]])
     base = words[0].rsplit("/", 1)[-1]
-    if base == "manage.py":
+    if base in ("manage.py", "setup.py"):
         judge_by_row(call.named(base, words[1:]))
-    if base == "setup.py" and "upload" in words:
-        call.report(DYNAMIC_CODE, "publishes a package")
     return run_source(call, words[0], "python")
 
 
@@ -131,8 +125,6 @@ def judge_interpreter(call: Call) -> str | None:
         call = call.named(call.name, [re.sub(r"^(--\w+):", r"\1=", arg) for arg in call.args])
     row, options = call.row, call.options
     language, words, given = row.language, options.operands, dict(options.given)
-    if {"version", "help"}.intersection(given):
-        return None
     if "S" in given and language == "php":
         serve_with("php", call, [arg for arg in call.args if arg not in words[:1]])
         return None
@@ -218,55 +210,3 @@ def _makefile(call: Call, path: str) -> None:
     if path.startswith(("-", "/dev/")):
         execute(call, text, "a makefile", piped=True)
     judge_patterns(call, text.replace("$$", "$"), "makefile")
-
-
-def judge_sql(call: Call) -> str | None:
-    """psql, mysql, sqlcmd and other clients."""
-    row, options = call.row, call.options
-    if options.has("help", "version", "V"):
-        return None
-    report_first(call, row.rules)
-    texts = given_texts(call)
-    if row.operands:
-        texts += options.operands[row.operands.startswith("skip") :]
-    for pager in options.values(*row.code.split()):
-        run_code(call, pager, "a pager")
-    for path in options.values(*row.writes.split()):
-        write(call, path)
-    variables = dict(value.partition("=")[::2] for value in options.values("v", "set", "variable"))
-    texts = [expand(text, variables) for text in texts]
-    for text in texts:
-        if marks_in(text) and not text.strip(UNSET + DECODED + " "):
-            execute(call, text, "SQL")
-        _statements(call, text, local=False)
-    return "".join(map(printed, texts)) + LOCAL + "\n"
-
-
-def _statements(call: Call, text: str, *, local: bool) -> None:
-    if reason := destruction(text):
-        call.report("sql-local" if local else "sql-destroys", reason)
-    judge_patterns(call, text, "sql")
-
-
-def judge_sqlite(call: Call) -> str | None:
-    """sqlite3 works on a file; dot commands can run a shell."""
-    words = call.options.operands
-    content = "".join(read(call, path) for path in words[:1])
-    is_local = not words or call.place(words[0])[1] in ("workspace", "temp", "null")
-    for text in (*words[1:], *given_texts(call)):
-        _statements(call, text, local=is_local)
-        judge_patterns(call, text, "sqlite")
-        if marks_in(text) and not text.strip(UNSET + " "):
-            execute(call, text, "SQL")
-    return LOCAL + marks_in(content) + "\n"
-
-
-def judge_redis(call: Call) -> None:
-    """redis-cli: its words are a command, its input is one on each line."""
-    for path in call.options.values("eval"):
-        if is_known(content := read(call, path)):
-            judge_code(call, content, "redis")
-    for text in (" ".join(call.options.operands), call.stdin or ""):
-        judge_patterns(call, text.lower(), "redis")
-        for script in re.findall(r"(?im)^\s*(?:eval|fcall) (.+)", text):
-            judge_code(call, script, "redis")

@@ -1,9 +1,10 @@
-"""Downloads, uploads and connections: what is fetched, what is sent, and programs that run at
-either end.
+"""Downloads, uploads, connections and servers: what is fetched, sent and offered, and programs that
+run at either end.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from hermetic.policy.call import Call
@@ -11,12 +12,12 @@ from hermetic.policy.dynamic_code import run_code, run_program
 from hermetic.policy.effects import read, write
 from hermetic.policy.languages.sql import destruction
 from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, UNSET, is_known, literal_globs, shown
-from hermetic.policy.network import check_address, check_sent, is_local
-from hermetic.policy.options import Options
+from hermetic.policy.network import check_address, check_sent, check_served, is_local
+from hermetic.policy.options import Options, dashed
 from hermetic.policy.paths import is_env_file, is_secret, resolve
 from hermetic.policy.programs.table import alternatives
 from hermetic.policy.programs.texts import judge_patterns
-from hermetic.policy.tables import names, regex
+from hermetic.policy.tables import regex
 
 _DATABASE, _STORED, _KEY_HEADER = map(
     alternatives, ("http-databases", "http-stores", "key-headers")
@@ -25,6 +26,11 @@ _CLUSTER = regex(r"/apis?/(v\d|[\w.]+/v\d)\S*/(namespaces|nodes|persistentvolume
 _ENGINE = regex(r"(docker|containerd|podman|crio|k3s|lxd|libvirt)[^/]*\.sock|/lxd/unix\.socket")
 _CONNECT_TO = regex(r"(?:\[[^\]]*\]|[^:]*):[^:]*:(\[[^\]]*\]|[^:]*):[^:]*$")
 _MOST_ADDRESSES = 64  # that one argument is followed to
+_HARMLESS = regex(
+    r"(^|\s)(-t|-T|-V|-v|-h|-G|--help|--version|--test|status|info|list\w*|peers)(\s|$)"
+)
+# Options that name the directory which servers inside other programs offer.
+_INSIDE = {"python": ("-d", "--directory"), "php": ("-t",), "git-daemon": ("--base-path",)}
 
 
 def judge_http(call: Call) -> str | None:
@@ -97,13 +103,8 @@ def _addresses(url: str) -> list[str]:
     """The addresses that curl makes of one with alternatives; those of a range cannot be known."""
     found = [""]
     for piece in re.split(r"(\{[^{}]*\}|\[[^\[\]:]*\])", literal_globs(url)):
-        ways = (
-            piece[1:-1].split(",")
-            if piece.startswith("{")
-            else [UNSET]
-            if piece.startswith("[")
-            else [piece]
-        )
+        ways = piece[1:-1].split(",") if piece.startswith("{") else [piece]
+        ways = [UNSET] if piece.startswith("[") else ways
         found = [before + way for before in found for way in ways]
         if len(found) > _MOST_ADDRESSES:
             return [UNSET]
@@ -193,8 +194,6 @@ def _payload(call: Call, name: str, value: str) -> None:
 def judge_nc(call: Call) -> str | None:
     """nc, telnet and kin: a raw connection; -e and -c run a program on it."""
     options, words = call.options, call.options.operands
-    if options.has("h", "help", "version"):
-        return None
     if options.value(*call.row.script.split()):
         call.report("reverse-shell", _RUNS_FOR)
         return NET
@@ -238,23 +237,15 @@ def judge_socat(call: Call) -> str | None:
         elif kind in ("file", "open", "gopen", "creat", "create"):
             stdin += read(call, path) if networked else ""
             written = kind.startswith("creat") or re.search(r"creat|wronly|append|trunc", rest)
-            if (
-                written
-                or (word is words[-1] and "-u" in call.args)
-                or (word is words[0] and "-U" in call.args)
-            ):
+            target = words[-1:] * ("-u" in call.args) + words[:1] * ("-U" in call.args)
+            if written or word in target:
                 write(call, path, content=NET)
     if away:
         check_sent(call, stdin)
     return NET if away else LOCAL
 
 
-_PROGRAMS = names(
-    "proxycommand localcommand knownhostscommand pkcs11provider securitykeyprovider xauthlocation"
-)
-_PROXIES = regex(
-    r"\"?(ssh|nc|ncat|cloudflared|aws|corkscrew|connect|none|sss_ssh\w*|gcloud|tsh|wstunnel|websocat)\b"
-)
+_PROGRAMS, _PROXIES = map(alternatives, ("ssh-program-settings", "ssh-proxies"))
 
 
 def check_settings(call: Call) -> list[tuple[str, str]]:
@@ -264,9 +255,8 @@ def check_settings(call: Call) -> list[tuple[str, str]]:
         name, _, value = setting.replace(" ", "=", 1).partition("=")
         settings.append((name.lower(), value))
         text = value.strip("'\"")
-        if name.lower() in _PROGRAMS and (
-            not _PROXIES.match(text) or call.machine.probe_text(text, call.shell)
-        ):
+        is_proxy = _PROXIES.match(text) and not call.machine.probe_text(text, call.shell)
+        if _PROGRAMS.fullmatch(name.lower()) and not is_proxy:
             call.report("run-unknown", f"runs a program here: {shown(setting)}")
             run_code(call, text, "an option of ssh")
     return settings
@@ -294,3 +284,29 @@ def judge_ssh(call: Call) -> str | None:
     if call.stdin is not None and is_known(call.stdin):
         call.machine.run_text(call.stdin, call.shell.elsewhere(), "")
     return NET
+
+
+def judge_server(call: Call) -> None:
+    """serve, http-server, caddy, httpd …: what an option names, the first operand, or the current
+    directory.
+    """
+    if call.name == "caddy" and call.args[:1] != ["file-server"]:
+        return
+    if not _HARMLESS.search(" ".join(call.args)) or call.row.serves:
+        options = tuple(map(dashed, call.row.serves.split()))
+        check_served(call, served(call.args, options))
+
+
+def served(args: list[str], options: tuple[str, ...]) -> str:
+    """The directory a server offers by its options or its first operand; the current one without."""
+    for flag, value in itertools.pairwise([*args, ""]):
+        name, equals, glued = flag.partition("=")
+        if name in options:
+            return glued if equals else value
+    verbs = r"-.*|[\w.:\[\]]*:?\d+|file-server|web|serve|http"
+    return next((arg for arg in args if not re.fullmatch(verbs, arg, re.DOTALL)), ".")
+
+
+def serve_with(name: str, call: Call, args: list[str]) -> None:
+    """Judge that a program serves a directory in the way the named server does."""
+    check_served(call, served(args, _INSIDE[name]))

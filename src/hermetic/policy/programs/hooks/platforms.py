@@ -15,13 +15,13 @@ from hermetic.policy.marks import LOCAL, NET, SECRET, is_known, shown
 from hermetic.policy.network import check_sent, is_remote, leave
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_env_file, is_secret
-from hermetic.policy.programs.interpret import judge_by_row, report_first
-from hermetic.policy.programs.table import TABLE, alternatives
+from hermetic.policy.programs.interpret import judge_by_row, report_all
+from hermetic.policy.programs.table import alternatives
 from hermetic.policy.tables import names, regex
 
 _ESCAPE = "container-reaches-host"
-_GROUPS = TABLE.words("container-groups")
 _REACHES_HOST, _SHARED = map(alternatives, ("reaches-host", "shared-with-containers"))
+_MOUNTED = ("elsewhere", "workspace", "workspace root")
 _CHANGES_FILES = names(
     "rm rmdir unlink shred mv cp tee truncate dd find touch ln install sed chmod chown"
 )
@@ -32,42 +32,28 @@ def judge_docker(call: Call) -> str | None:
     words = call.options.operands
     if words[:1] == ["compose"]:
         return judge_compose(call.named("docker-compose", words[1:]))
-    group = words[0] if words[:1] and words[0] in _GROUPS else ""
-    verb, *rest = words[bool(group) :] or [""]
-    if not verb or "--help" in (verb, *rest[:1]):
-        return None
-    if verb in ("run", "create") and group in ("", "container"):
-        return _run(call.named("docker-run", rest))
-    if verb in ("exec", "attach") and group in ("", "container"):
-        return _exec(call.named("docker-exec", rest))
-    if verb == "cp":
-        return copy_across(call, rest)
-    report_first(call.named("docker-verb", words), call.named("docker-verb", words).row.rules)
-    if verb in ("export", "save"):
-        for path in parse_options(rest, "o", ("output",)).values("o", "output"):
-            write(call, path)
-    for path in re.findall(r"src=([^,\s]+)", " ".join(rest)) if verb == "build" else ():
-        if is_secret(call.place(path)[0], call.shell):
-            call.report("read-secret", f"hands credentials to a build: {shown(path)}")
-    return None if group in ("stack", "swarm") else LOCAL + "\n"
+    own = words[words[:1] == ["container"] :]
+    if own[:1] in (["run"], ["create"]):
+        return _run(call.named("docker-run", own[1:]))
+    if own[:1] in (["exec"], ["attach"]):
+        return _exec(call, own[1:])
+    return copy_across(call, words[1:]) if words[:1] == ["cp"] else judge_by_row(call)
 
 
 def judge_compose(call: Call) -> str | None:
     """docker compose: descriptions of containers, and commands in them."""
     verb, *rest = call.options.operands or [""]
-    if "--help" in rest or verb == "--help":
-        return None
     if verb in ("up", "run", "create", "start"):
         check_manifests(call)
     if verb == "run":
         _check_flags(call.named("docker-run", rest))
-    elif verb == "exec":
-        return _exec(call.named("docker-exec", rest))
-    else:
-        report_first(
-            call.named("compose-verb", call.args), call.named("compose-verb", []).row.rules
-        )
-    return None
+        return None
+    return _exec(call, rest) if verb == "exec" else judge_by_row(call)
+
+
+def _exec(call: Call, rest: list[str]) -> str | None:
+    output = judge_by_row(call.named("docker-exec", rest)) or LOCAL
+    return output if is_known(output) else LOCAL + "\n"
 
 
 def _fields(value: str) -> dict[str, str]:
@@ -92,11 +78,9 @@ def _changes(words: list[str]) -> Iterator[list[str]]:
     name = words[0].rsplit("/", 1)[-1]
     if name in ("sh", "bash", "ash", "dash") and "-c" in words[1:-1]:
         texts = re.split(r"&&|\|\||[;|&\n]", words[words.index("-c") + 1])
-        yield from (
-            ["sh", "-c", text]
-            for text in texts
-            if text.split()[:1] and text.split()[0] in _CHANGES_FILES
-        )
+        first = ("".join(text.split()[:1]) for text in texts)
+        found = (text for text, one in zip(texts, first, strict=True) if one in _CHANGES_FILES)
+        yield from (["sh", "-c", text] for text in found)
     elif name in _CHANGES_FILES:
         yield words
 
@@ -106,44 +90,27 @@ def _run(call: Call) -> str | None:
     for path in call.options.values("env-file"):
         read(call, path)
     mounts = list(_mounts(call.options))
-    if call.options.operands[1:] and mounts:
-        _run_inside(call, call.options.operands[1:], mounts)
+    _run_inside(call, call.options.operands[1:], mounts)
     return LOCAL + "\n"
 
 
 def _run_inside(call: Call, inside: list[str], mounts: list[tuple[str, str, bool]]) -> None:
     """A command in a container touches the host through what is mounted."""
-    shell = call.shell.elsewhere()
-    for host, target, _ in mounts:
+    for host, target, _ in mounts if inside else ():
+        if not target or "/" not in host or call.place(host)[1] not in _MOUNTED:
+            continue
         seen = re.compile(rf"(?<![\w.-]){re.escape(target)}(?=/|\s|$|['\"*])")
-        mapped = [seen.sub(host.replace("\\", r"\\"), arg) for arg in inside] if target else inside
-        place = call.place(host)[1]
-        if (
-            mapped != inside
-            and place == "elsewhere"
-            and call.machine.probe_argv(mapped, call.shell)
-        ):
-            call.run(mapped)
-        elif mapped != inside and place in ("workspace", "workspace root") and "/" in host:
-            for words in _changes(mapped):
-                call.run(words)
-        if target and place in ("workspace", "workspace root"):
-            shell.workspace, shell.remote = target, False
-            shell.cwd = call.options.value("w", "workdir") or "/"
-    if not shell.remote and call.machine.probe_argv(inside, shell):
-        targets = [target for _, target, _ in mounts if target]
-        if any(
-            arg.startswith(one) or (" " in arg and one in arg) for arg in inside for one in targets
-        ):
-            call.run(inside, shell=shell)
+        mapped = [seen.sub(host.replace("\\", r"\\"), arg) for arg in inside]
+        is_danger = mapped != inside and call.machine.probe_argv(mapped, call.shell)
+        for words in [mapped] if is_danger else _changes(mapped) if mapped != inside else ():
+            call.run(words)
 
 
 def _check_flags(call: Call) -> None:
     """Report options by which a container reaches the host; `call` is read as `docker run`."""
     options = call.options
     before = call.named("docker-run", call.args[: len(call.args) - len(options.operands)])
-    for entry in call.row.rules:
-        report_first(before, (entry,))
+    report_all(before)
     for host, _, read_only in _mounts(options):
         _check_mount(call, host, read_only)
 
@@ -165,17 +132,6 @@ def _check_mount(call: Call, path: str, read_only: bool) -> None:
         call.report("container-prune", f"mounts a path that cannot be known: {shown(path)}", full)
 
 
-def _exec(call: Call) -> str | None:
-    if call.options.has("privileged"):
-        call.report(_ESCAPE, "gives a container all rights on the host")
-    inside = call.options.operands[1:]
-    inside = inside[inside[:1] == ["--"] :]
-    if not inside:
-        return LOCAL
-    output = call.run(inside, shell=call.shell.elsewhere())
-    return output if is_known(output) else LOCAL + "\n"
-
-
 def copy_across(call: Call, rest: list[str]) -> str | None:
     """Judge a copy between this machine and a container."""
     words = [arg for arg in rest if not arg.startswith("-")]
@@ -191,34 +147,12 @@ def check_manifests(call: Call) -> None:
     """Look into descriptions of containers that this text wrote or feeds in, for what reaches the
     host.
     """
-    files = parse_options(call.args, "fk", ("file", "filename", "kustomize")).values(
-        "f", "file", "filename"
-    )
-    texts = [
-        call.input() if path == "-" else call.shell.files.get(call.place(path)[0], "")
-        for path in files
-    ]
+    options = parse_options(call.args, "fk", ("file", "filename", "kustomize"))
+    files = options.values("f", "file", "filename")
+    texts = [call.shell.files.get(call.place(path)[0], "") for path in files]
+    texts += [call.input()] if "-" in files else []
     if any(map(_REACHES_HOST.search, texts)):
         call.report(_ESCAPE, "describes a container that reaches its host")
-
-
-def judge_apptainer(call: Call) -> None:
-    """apptainer and singularity: exec with binds."""
-    verb, *rest = call.options.operands or [""]
-    if verb in ("exec", "run", "shell"):
-        inner = call.named("docker-run", rest)
-        _check_flags(inner)
-        if verb == "exec":
-            call.run(inner.options.operands[1:])
-
-
-def judge_runtime(call: Call) -> str | None:
-    """runc, ctr and crictl, below the engine."""
-    if "exec" not in call.options.operands[:2]:
-        return judge_by_row(call)
-    inner = call.named("docker-exec", call.args[call.args.index("exec") + 1 :])
-    call.run(inner.options.operands[1:], shell=call.shell.elsewhere())
-    return None
 
 
 _UPLOADS = regex(r"\b(cp|put|upload|sync|create|push|mv|copy|paste|send)\b")
@@ -268,8 +202,6 @@ def _remote_commands(call: Call) -> None:
 
 def judge_kubectl(call: Call) -> str | None:
     """kubectl and kin: its row, descriptions in files, copies to and from containers."""
-    if call.args[:1] == ["kubectl"]:  # microk8s kubectl …
-        call = call.again([call.argv[0], *call.args[1:]])
     words = call.options.operands
     if words[:1] in (["apply"], ["create"], ["replace"]):
         check_manifests(call)

@@ -1,4 +1,4 @@
-"""find, xargs and parallel: commands run on what was found or read."""
+"""find, fd, ls, xargs and parallel: names that are found, and commands run on what was found or read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import run_code
 from hermetic.policy.effects import delete, read, write
 from hermetic.policy.marks import is_known, is_plain, marks_in, unknown_like
+from hermetic.policy.paths import resolve
 from hermetic.policy.shell.expansion import split_ifs
 from hermetic.policy.tables import names
 
@@ -19,14 +20,11 @@ def judge_xargs(call: Call) -> str | None:
     options = call.options
     source = options.value("a", "arg-file")
     text = read(call, source) if source else call.input() if call.stdin is not None else marks.INPUT
-    if options.value("P", "max-procs") == "0" and (
-        marks.ENDLESS in text or marks.NUMBER + marks.NUMBER in text
-    ):
+    endless = marks.ENDLESS in text or marks.NUMBER * 2 in text
+    if options.value("P", "max-procs") == "0" and endless:
         call.report("fork-bomb", "starts processes again and again without end")
     command = options.operands or ["echo"]
-    replace = options.value("I", "J", "replace") or (
-        "{}" if options.has("i") or options.has("replace") else None
-    )
+    replace = options.value("I", "J", "replace") or "{}" * options.has("i", "replace")
     if options.has("0", "null"):
         items = [item for item in text.split("\0") if item]
     elif options.value("d", "delimiter"):
@@ -82,11 +80,8 @@ def judge_find(call: Call) -> str | None:
     """
     roots, tests = _find_parts(call)
     picks = ("-name", "-iname", "-path", "-wholename", "-ipath", "-regex")
-    patterns = [
-        tests[at + 1]
-        for at in range(len(tests) - 1)
-        if tests[at] in picks and (at == 0 or tests[at - 1] not in ("!", "-not"))
-    ]
+    triples = zip(["", *tests], tests, tests[1:], strict=False)
+    patterns = [three for one, two, three in triples if two in picks and one not in ("!", "-not")]
     found = _found(roots, patterns, tests)
     at = 0
     while at < len(tests):
@@ -94,9 +89,10 @@ def judge_find(call: Call) -> str | None:
         at += 1
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
             end = at
-            while (
-                end < len(tests) and tests[end] != ";" and tests[end - 1 : end + 1] != ["{}", "+"]
-            ):
+            while tests[end : end + 1] not in ([], [";"]) and tests[end - 1 : end + 1] != [
+                "{}",
+                "+",
+            ]:
                 end += 1
             command = tests[at:end]
             at = end + 1
@@ -146,10 +142,29 @@ def delete_found(call: Call, path: str, filtered: bool) -> None:
     root, _, name = full.rpartition("/")
     if filtered:  # at any depth
         call.machine.note("delete", f"{root}/{marks.UNSET}/{name}", scope="tree")
-    picked = (filtered and not path.rstrip("/").endswith(marks.STAR)) or _PICKS.intersection(
-        call.args
-    )
-    if place == "workspace root" and picked:
+    named = filtered and not path.rstrip("/").endswith(marks.STAR)
+    if place == "workspace root" and (named or _PICKS.intersection(call.args)):
         call.report("delete-in-workspace", "deletes matching files in the workspace", full)
         return
     delete(call, path, recursive=True)
+
+
+def judge_ls(call: Call) -> str | None:
+    """ls prints names: of its operands with -d, else of what is in them."""
+    words = call.options.operands or ["."]
+    if any(resolve(name, call.shell) == "/proc" for name in words):
+        return marks.PIDS + "\n"
+    if call.options.has("d", "directory"):
+        return "".join(f"{name}\n" for name in words)
+    shown = (name if re.search(rf"\.\w+$|{marks.STAR}\.\w", name) else marks.STAR for name in words)
+    return "".join(f"{name}\n" for name in shown)
+
+
+def judge_fd(call: Call) -> str | None:
+    """fd PATTERN ROOT prints what is below the root; -x COMMAND runs it on each match."""
+    found = [f"{root.rstrip('/')}/{marks.STAR}" for root in call.options.operands[1:] or ["."]]
+    command = [word for word in call.options.rest if word not in (";", "\\;")]
+    for path in found[:4] if command else ():
+        filled = [part.replace("{}", path) for part in command]
+        call.run(filled if filled != command else [*command, path], stdin="")
+    return None if command else "".join(f"{path}\n" for path in found)

@@ -9,9 +9,8 @@ import shlex
 
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import execute, run_code
-from hermetic.policy.effects import read, write
+from hermetic.policy.effects import read
 from hermetic.policy.marks import DECODED, LOCAL, NET, NUMBER, SECRET, is_known, marks_in, shown
-from hermetic.policy.options import parse_options
 from hermetic.policy.paths import classify, resolve
 from hermetic.policy.programs.hooks.interpreters import run_script
 from hermetic.policy.programs.interpret import report_privilege
@@ -103,8 +102,6 @@ def judge_shell(call: Call) -> str | None:
     args = [re.sub(r"^\+(?=o$)", "-", arg) for arg in call.args]
     call = call.named(call.name, [arg for arg in args if not re.fullmatch(r"\+[A-Za-z]+", arg)])
     options, rest, command = call.options, call.options.operands, call.options.has("c", "command")
-    if options.has("version", "help"):
-        return None
     for path in options.values("rcfile", "init-file"):
         _script(call, path, [])
     if options.has("n") and not command and call.name not in ("csh", "tcsh", "fish"):
@@ -146,9 +143,8 @@ def judge_source(call: Call) -> str | None:
     args = [arg for arg in call.args if arg != "--"]
     if not args:
         return None
-    held = (
-        call.input() if args[0] in _INPUTS else call.shell.files.get(resolve(args[0], call.shell))
-    )
+    full, is_input = resolve(args[0], call.shell), args[0] in _INPUTS
+    held = call.input() if is_input else call.shell.files.get(full)
     if held is None:
         return _script(call, args[0], args[1:])
     if execute(call, held, "a sourced file"):
@@ -180,11 +176,9 @@ def judge_command(call: Call) -> str | None:
     words = call.options.operands
     if call.options.has("v", "V"):
         return "".join(f"/usr/bin/{name}\n" for name in words)
-    return (
-        call.machine.run_argv(words, call.shell, call.stdin, call.env, functions=False)
-        if words
-        else ""
-    )
+    if not words:
+        return ""
+    return call.machine.run_argv(words, call.shell, call.stdin, call.env, functions=False)
 
 
 def judge_let(call: Call) -> str | None:
@@ -225,37 +219,8 @@ def judge_start_stop(call: Call) -> str | None:
     """start-stop-daemon starts a program."""
     call = call.named(call.name, [arg for arg in call.args if arg != "--start"])
     program = call.options.value(*call.row.program.split())
-    return (
-        call.moved(call.options.value("d", "chdir")).run([program, *call.options.operands])
-        if program
-        else None
-    )
-
-
-def judge_screen(call: Call) -> str | None:
-    """screen starts a command in a terminal that no person watches, or types into one."""
-    if "-X stuff" in " ".join(call.args):
-        run_code(call, call.args[-1].replace("\\n", "\n").replace("^M", "\n"), "screen")
-        return None
-    return call.run(call.options.operands) if call.options.operands else None
-
-
-def judge_tmux(call: Call) -> None:
-    """tmux starts commands in terminals, and types into them."""
-    verb, *rest = call.options.operands or [""]
-    words = parse_options(rest, "ceFfnstxyp").operands
-    if verb in ("send-keys", "send"):
-        words = [" ".join(word for word in words if word not in ("Enter", "C-m", "C-c", "C-d"))]
-    elif verb.startswith("if"):
-        words = words[:2]
-    elif verb.startswith(
-        ("new", "split", "respawn", "run", "popup", "display-p", "pipe", "command")
-    ):
-        words = [" ".join(words)]
-    else:
-        return
-    for text in words:
-        run_code(call, text, "tmux")
+    moved = call.moved(call.options.value("d", "chdir"))
+    return moved.run([program, *call.options.operands]) if program else None
 
 
 def judge_sudo(call: Call) -> str | None:
@@ -268,9 +233,7 @@ def judge_sudo(call: Call) -> str | None:
     if options.has("S", "stdin"):  # its input may also be typed later, when it runs as a process
         call.report("sudo-password-on-stdin", "lets sudo read a password from its input")
     if options.has("e", "edit"):
-        for path in words:
-            write(call, path)
-        return None
+        return call.run(["sudoedit", *words])
     is_shell, is_login = options.has("i", "s", "login", "shell"), options.has("i", "login")
     if not words:
         if is_shell and call.stdin is not None:
@@ -283,11 +246,9 @@ def judge_sudo(call: Call) -> str | None:
     report_privilege(call, words)
     shell = call.shell.fork() if is_login else call.shell
     shell.cwd = "/root" if is_login else shell.cwd
-    return (
-        call.machine.run_text(" ".join(words), shell, call.stdin)
-        if is_shell
-        else call.run(words, shell=shell)
-    )
+    if is_shell:
+        return call.machine.run_text(" ".join(words), shell, call.stdin)
+    return call.run(words, shell=shell)
 
 
 def judge_su(call: Call) -> str | None:

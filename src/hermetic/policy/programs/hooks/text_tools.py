@@ -51,11 +51,8 @@ def judge_sed(call: Call) -> str | None:
         for _, _, replacement, flags, target in _SUBSTITUTE.findall(script):
             if "e" in flags:
                 lone = "&" in replacement and "&&" not in replacement
-                call.shell_text(
-                    replacement.replace("&", marks.UNSET)
-                    if lone
-                    else replacement.replace("\\n", "\n")
-                )
+                one, other = ("&", marks.UNSET) if lone else ("\\n", "\n")
+                call.shell_text(replacement.replace(one, other))
             if target:
                 write(call, target.strip())
     return "" if in_place else _sed_output(scripts, text, call.options.has("n", "quiet", "silent"))
@@ -65,17 +62,12 @@ def _sed_output(scripts: list[str], text: str, quiet: bool) -> str:
     """The output of a plain substitution on known text; otherwise unknown text of the same origin."""
     script = scripts[0] if scripts else ""
     match = re.fullmatch(r"s(.)((?:(?!\1)[^\\]|\\.)*)\1((?:(?!\1)[^\\]|\\.)*)\1(g?)", script)
-    is_literal = (
-        match
-        and not re.search(r"[\\*+?\[\]().^$&{}]", match[2])
-        and not re.search(r"[\\&]", match[3])
-    )
-    if match and is_literal and len(scripts) == 1 and is_plain(text) and not quiet:
+    special = match and re.search(r"[\\*+?\[\]().^$&{}].*\0|\0.*[\\&]", f"{match[2]}\0{match[3]}")
+    if match and not special and len(scripts) == 1 and is_plain(text) and not quiet:
         if (text.count(match[2]) + 1) * len(match[3]) > MAX_TEXT:
             return unknown_like(text)
-        return "\n".join(
-            line.replace(match[2], match[3], -1 if match[4] else 1) for line in text.split("\n")
-        )
+        most = -1 if match[4] else 1
+        return "\n".join(line.replace(match[2], match[3], most) for line in text.split("\n"))
     if marks_in(text):
         return text if not re.search(r"[sy][/|#,]", script) else unknown_like(text)
     changes = bool(text.strip()) or re.search(r"(^|;)\s*[sy]\W", script)
@@ -103,18 +95,13 @@ def judge_awk(call: Call) -> str | None:
     for program in programs:
         if is_wholly_unseen(program):
             execute(call, program, "an awk program")
-        _awk_program(
-            call,
-            program,
-            dict(value.partition("=")[::2] for value in options.values("v", "assign")),
-        )
+        given = (value.partition("=")[::2] for value in options.values("v", "assign"))
+        _awk_program(call, program, dict(given))
     first = "".join(programs[:1])
     if re.fullmatch(r"1|\s*\{?\s*print(\s+\$0)?\s*;?\s*\}?\s*", first):
         return text
-    printed = _awk_print(first)
-    return (
-        unknown_like(text).replace(marks.UNSET, marks.LOCAL) + "\n" if printed is None else printed
-    )
+    unseen = unknown_like(text).replace(marks.UNSET, marks.LOCAL) + "\n"
+    return unseen if (printed := _awk_print(first)) is None else printed
 
 
 def _awk_print(program: str) -> str | None:
@@ -123,21 +110,16 @@ def _awk_print(program: str) -> str | None:
         parts = re.finditer(r'"([^"]*)"|\$\w+', fields[1])
         return "".join(marks.LOCAL if part[1] is None else part[1] for part in parts) + "\n"
     match = _BEGIN.fullmatch(program)
-    return match and match[2][1:-1].replace("\\n", "\n").replace('\\"', '"') + (
-        "" if match[1] else "\n"
-    )
+    end = "" if match and match[1] else "\n"
+    return match and match[2][1:-1].replace("\\n", "\n").replace('\\"', '"') + end
 
 
 def _awk_program(call: Call, program: str, given: dict[str, str]) -> None:
     program = _COMMENT.sub(lambda match: match[1] or "", program)
     strings = [one[1:-1].replace('\\"', '"') for one in re.findall(_STRING, program)]
-    bare = re.sub(
-        _STRING, '""', program if strings else re.sub(r"/(?:[^/\\\n]|\\.)+/", "//", program)
-    )
-    variables = {
-        **dict(re.findall(r'\b([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"', program)),
-        **given,
-    }
+    bare = program if strings else re.sub(r"/(?:[^/\\\n]|\\.)+/", "//", program)
+    bare = re.sub(_STRING, '""', bare)
+    variables = dict(re.findall(r'\b([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"', program)) | given
     if re.search(r"@[A-Za-z_]\w*\s*\(", bare):
         call.report("run-unknown", "calls a function of awk whose name is hidden")
     if any(re.match(r"/inet[46]?/(tcp|udp)/", one) for one in strings):
@@ -150,25 +132,19 @@ def _awk_program(call: Call, program: str, given: dict[str, str]) -> None:
     for match in _PIPED.finditer(program):
         if not re.fullmatch(r'"(/bin/)?(ba|z)?sh"', match[1]):
             _awk_command(call, match[1] + ")", variables)
-        elif (
-            printed := re.search(r'print(?:f)?\s*\(?\s*"((?:[^"\\]|\\.)*)"', match[0])
-        ) and "%" not in printed[1]:
+        elif printed := re.search(r'printf?\s*\(?\s*"((?:[^"\\%]|\\.)*)"', match[0]):
             run_code(call, printed[1].replace("\\n", "\n"), "awk's output")
         else:
             call.report("run-decoded", "runs what awk prints as commands")
     for match in _WRITTEN.finditer(program):
         path = match[1][1:-1] if match[1].startswith('"') else variables.get(match[1], marks.UNSET)
-        if (
-            path
-            and not path.startswith("/dev/std")
-            and (path != marks.UNSET or "if" not in match[0])
-        ):
+        is_text = path == marks.UNSET and "if" in match[0]
+        if path and not path.startswith("/dev/std") and not is_text:
             write(call, path)
     for path in re.findall(r'getline\s*\w*\s*<\s*"((?:[^"\\]|\\.)*)"', program):
         read(call, path)
-    if re.search(
-        r"(while\s*\(\s*1\s*\)|for\s*\(\s*;\s*;\s*\))[^}]*system\s*\(", bare
-    ) and "&" in "".join(strings):
+    loops = re.search(r"(while\s*\(\s*1\s*\)|for\s*\(\s*;\s*;\s*\))[^}]*system\s*\(", bare)
+    if loops and "&" in "".join(strings):
         call.report("fork-bomb", "starts processes again and again without end")
     if re.search(r"@load|extension\s*\(", bare):
         call.report("run-unknown", "loads a library into awk")
@@ -189,6 +165,9 @@ def _awk_command(call: Call, rest: str, variables: dict[str, str]) -> str:
     return call.shell_text(out)
 
 
+_DEEP = names("rg ag ack rgrep")
+
+
 def judge_grep(call: Call) -> str | None:
     """grep and kin print matching lines; rg can start a preprocessor."""
     row, options = call.row, call.options
@@ -199,15 +178,9 @@ def judge_grep(call: Call) -> str | None:
         patterns, words = words[:1], words[1:]
     for path in options.values("f", "file"):
         read(call, path)
-    quiet = options.has("q", "quiet", "l", "files-with-matches", "c", "count") and not options.has(
-        "r", "R"
-    )
-    recursive = options.has("r", "R", "recursive", "dereference-recursive") or call.name in (
-        "rg",
-        "ag",
-        "ack",
-        "rgrep",
-    )
+    deep = options.has("r", "R")
+    quiet = not deep and options.has("q", "quiet", "l", "files-with-matches", "c", "count")
+    recursive = deep or options.has("recursive", "dereference-recursive") or call.name in _DEEP
     text = ""
     for path in words:
         place = call.place(path)[1]
@@ -227,15 +200,7 @@ def judge_grep(call: Call) -> str | None:
 def _matching(call: Call, text: str, patterns: list[str]) -> str:
     """What grep prints of a known text for a literal pattern."""
     given = {name for name, _ in call.options.given}
-    simple = call.name in ("grep", "egrep", "fgrep") and given <= {
-        "o",
-        "v",
-        "e",
-        "F",
-        "E",
-        "h",
-        "a",
-    }
+    simple = call.name in ("grep", "egrep", "fgrep") and given <= set("oveFEha")
     if not simple or len(patterns) != 1 or not re.fullmatch(r"[\w /:,=-]+", patterns[0]):
         return marks.LOCAL + "\n"
     lines = text.splitlines()
@@ -264,10 +229,8 @@ def judge_vim(call: Call) -> None:
     commands = options.values("c", "cmd") + [word[1:] for word in words if word.startswith("+")]
     commands += [f"source {path}" for path in scripts if path not in _NO_SCRIPTS]
     files = [word for word in words if not word.startswith("+")]
-    if call.stdin is not None and (
-        is_line_editor or {"-es", "-e", "-s", "-Es"}.intersection(call.args)
-    ):
-        commands += call.stdin.split("\n")
+    is_script = is_line_editor or {"-es", "-e", "-s", "-Es"}.intersection(call.args)
+    commands += (call.stdin or "").split("\n") if is_script else []
     saves = False
     for command in commands:
         if is_wholly_unseen(command):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from hermetic.policy.programs.table import TABLE, pattern
+import re
+from functools import cache
+
+from hermetic.policy.programs.table import TABLE
 from hermetic.policy.tables import names
 
 from . import marks
@@ -20,10 +23,13 @@ def meaning(act: str, place: Place, size: str, full: str) -> tuple[str, str]:
     harmless.
     """
     subject = f"{place.replace(' ', '-')} {size} {full}"
-    found = next(
-        one for one in TABLE.texts[act] if pattern(f"(?s:{one.pattern})").fullmatch(subject)
-    )
-    return found.rule, found.reason
+    return next((rule, reason) for shape, rule, reason in _table(act) if shape.fullmatch(subject))
+
+
+@cache
+def _table(act: str) -> list[tuple[re.Pattern[str], str, str]]:
+    entries = TABLE.texts[act]
+    return [(re.compile(one.pattern, re.DOTALL), one.rule, one.reason) for one in entries]
 
 
 def delete(call: Call, path: str, *, recursive: bool) -> None:

@@ -185,7 +185,7 @@ def _in_workspace(inner: str) -> Place:
         return "workspace" if rest.endswith(_PASSING) else "git"
     if re.search(r"(^|/)\.git(/hooks(/|$)|/config$)", inner):
         return "hook"
-    if _ENV_FILE.search(inner):
+    if is_env_file(inner):
         return "env file"
     return "workspace"
 
@@ -263,8 +263,8 @@ def is_secret(path: str, shell: Shell) -> bool:
         return True
     if inner is None:
         public = path.startswith(("/tmp/", "/usr/", "/etc/ssl/certs"))
-        return bool(_SECRET_NAMES.search(path)) and not public
-    known = _home_match(inner, _SECRETS) or bool(_SECRET_NAMES.search(inner))
+        return bool(_SECRET_NAMES.fullmatch(base)) and not public
+    known = _home_match(inner, _SECRETS) or bool(_SECRET_NAMES.fullmatch(base))
     return known or _is_foreign_root(path, shell)
 
 
@@ -275,4 +275,4 @@ def _glob_path(pattern: str, path: str) -> bool:
 
 def is_env_file(path: str) -> bool:
     """True for a project's file of settings that often hold credentials."""
-    return bool(_ENV_FILE.search(path))
+    return bool(_ENV_FILE.fullmatch(path.rsplit("/", 1)[-1]))

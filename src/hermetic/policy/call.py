@@ -121,15 +121,13 @@ class Call:
         """Evaluate another program in place of this one; gives what it prints."""
         if not argv:
             return ""
-        return self.machine.run_argv(
-            argv, shell or self.shell, self.stdin if stdin is None else stdin, self.env
-        )
+        text = self.stdin if stdin is None else stdin
+        return self.machine.run_argv(argv, shell or self.shell, text, self.env)
 
     def shell_text(self, text: str, *, shell: Shell | None = None, stdin: str | None = None) -> str:
         """Evaluate shell code that this program would run."""
-        return self.machine.run_text(
-            text, shell or self.shell.fork(), self.stdin if stdin is None else stdin
-        )
+        given = self.stdin if stdin is None else stdin
+        return self.machine.run_text(text, shell or self.shell.fork(), given)
 
     def place(self, path: str) -> tuple[str, Place]:
         """The absolute path and the kind of place it is."""

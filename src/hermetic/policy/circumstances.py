@@ -28,9 +28,8 @@ def counts(name: str, *, passed_on: bool) -> bool:
     """Whether a variable that was changed is part of every act after it; `passed_on`: programs get
     it.
     """
-    return (
-        passed_on or name in ("PATH", "BASH_CMDS") or bool(_CONTEXT.match(name))
-    ) and not _HARMLESS.fullmatch(name)
+    is_part = passed_on or name in ("PATH", "BASH_CMDS") or bool(_CONTEXT.match(name))
+    return is_part and not _HARMLESS.fullmatch(name)
 
 
 @lru_cache(maxsize=4096)  # asked about the same variables before every command
@@ -67,9 +66,8 @@ def _variables(shell: Shell, env: Mapping[str, str]) -> dict[str, str]:
     text itself.
     """
     if shell.context is None:  # the session's variables are unknown
-        found = {
-            name: _text(value) for name, value in shell.variables.items() if _CONTEXT.match(name)
-        }
+        named = filter(_CONTEXT.match, shell.variables)
+        found = {name: _text(shell.variables[name]) for name in named}
     else:
         found = dict(shell.context)
     for name, value in shell.variables.items():

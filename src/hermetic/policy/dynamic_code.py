@@ -36,10 +36,8 @@ def execute(call: Call, text: str, how: str, *, piped: bool = False) -> bool:
     elif piped and marks == INPUT:
         return False
     else:
-        call.report(
-            UNKNOWN_COMMAND,
-            f"runs text that cannot be known beforehand, as {how}: {shown(text[:120])}",
-        )
+        reason = f"runs text that cannot be known beforehand, as {how}: {shown(text[:120])}"
+        call.report(UNKNOWN_COMMAND, reason)
     return True
 
 

@@ -54,10 +54,8 @@ def _deleted(call: Call, path: str, full: str, place: Place, recursive: bool) ->
     """The rule and the reason for a path that is deleted; empty for what is harmless."""
     if place in ("unknown", "root") and path[:1] in UNKNOWN:
         known = is_known(path.lstrip(UNKNOWN))
-        return (
-            "delete-unknown",
-            f"deletes a path {'with an unknown beginning' if known else 'that cannot be known'}",
-        )
+        what = "with an unknown beginning" if known else "that cannot be known"
+        return "delete-unknown", f"deletes a path {what}"
     inner = full[len(call.shell.workspace) :].strip("/")
     if recursive and place in ("workspace", "env file") and not is_known(inner[:1]):
         return "delete-unknown", "deletes a part of the workspace that cannot be known"

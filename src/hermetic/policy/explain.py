@@ -87,10 +87,8 @@ def examples_that_fail(extension: Extension) -> Iterator[str]:
     for rule in extension.rules:
         if not rule.catches:
             yield f"rule {rule.name} needs catches: commands that it applies to, by which it is checked"
-        for command, wanted in [
-            *((one, True) for one in rule.catches),
-            *((one, False) for one in rule.spares),
-        ]:
+        wanted_of = dict.fromkeys(rule.spares, False) | dict.fromkeys(rule.catches, True)
+        for command, wanted in wanted_of.items():
             parts = examine_command(command, around).verdict.parts
             if any(part.rule == rule.name for part in parts) is not wanted:
                 yield f"rule {rule.name} {'misses' if wanted else 'catches'} {command!r}"

@@ -54,9 +54,8 @@ class Extension:
         """True when the first entry that matches has no rule."""
         for table in self._tables:
             own = _own(call, table)
-            entry = next(
-                (entry for entry in own.row.rules if matched(own, entry) is not None), None
-            )
+            found = (entry for entry in own.row.rules if matched(own, entry) is not None)
+            entry = next(found, None)
             if entry is not None and not entry.rule:
                 return True
         return False

@@ -61,10 +61,8 @@ def _environment(call: Call, options: Options) -> None:
         if name == "setup":
             run_code(call, value.strip("\"'"), "the setup of an environment")
         elif name not in _HARMLESS or not is_known(option):
-            call.report(
-                "control-hermetic",
-                f"gives a new environment more than it has by default: {shown(option)}",
-            )
+            reason = f"gives a new environment more than it has by default: {shown(option)}"
+            call.report("control-hermetic", reason)
     if setting := next((name for name in _changed(call) if _SETTINGS.match(name)), None):
         call.report("control-hermetic", f"changes what Hermetic itself may do: {setting}")
 

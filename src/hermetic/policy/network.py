@@ -95,9 +95,8 @@ def land(call: Call, target: str, sources: list[str]) -> None:
     write(call, target)
     full = resolve(target, call.shell)
     call.shell.files.pop(full, None)
-    arrived = [
-        f"{full.rstrip('/')}/{re.split('[/:]', source.rstrip('/'))[-1]}" for source in sources
-    ]
+    named = [re.split("[/:]", source.rstrip("/"))[-1] for source in sources]
+    arrived = [f"{full.rstrip('/')}/{name}" for name in named]
     homes = ("/tmp", "/var/tmp", call.shell.home, call.shell.workspace)
     if target.endswith(("/", ".")) or full in homes:
         call.shell.fetched.update(path for path in arrived if path != full + "/")

@@ -41,11 +41,13 @@ def judge_variable(call: Call, name: str, value: str, *, temporary: bool) -> Non
     """Judge that a variable is set: for one program, or for everything that follows."""
     if _SERVER.fullmatch(name) and not value.startswith(("/", "unix:", "fd:")):
         check_address(call, value.split(",")[0])
+
+    def applies(entry: Entry) -> bool:
+        return bool(pattern(entry.pattern).fullmatch(name) and pattern(entry.when).search(value))
+
     if name in _COMMANDS:
         _judge_command(call, name, value)
-    elif entry := next(
-        (one for one in TABLE.texts["variables"] if _applies(one, name, value)), None
-    ):
+    elif entry := next(filter(applies, TABLE.texts["variables"]), None):
         named = f"{name}={shown(value)}" if entry.reason.endswith(" ") else ""
         call.report(entry.rule, entry.reason + named)
     elif _TRUST.fullmatch(name):
@@ -56,20 +58,15 @@ def judge_variable(call: Call, name: str, value: str, *, temporary: bool) -> Non
             call.report("variable-changes-trust", reason)
 
 
-def _applies(entry: Entry, name: str, value: str) -> bool:
-    return bool(pattern(entry.pattern).fullmatch(name) and pattern(entry.when).search(value))
-
-
 def _judge_command(call: Call, name: str, value: str) -> None:
     text = value.lstrip("|").replace("%s", "FILE")
     first = "".join(text.split(None, 1)[:1])
     runs = is_known(text) and call.machine.probe_text(text, call.shell)
     reason = ""
-    if runs and (
-        name not in _TEXTS or name in ("CC", "CXX", "RUSTC") or "$(" in text or "`" in text
-    ):
+    expands, is_text = "$(" in text or "`" in text, name in _TEXTS
+    if runs and (expands or not is_text or name in ("CC", "CXX", "RUSTC")):
         call.shell_text(text)
-    elif name in _TEXTS and "$(" not in text and "`" not in text:
+    elif is_text and not expands:
         if name == "TAR_OPTIONS" and ("checkpoint-action" in value or "to-command" in value):
             reason = f"makes another program run code: {name}={shown(value)}"
     elif not is_known(text):

@@ -129,6 +129,7 @@ def _are_own(call: Call, _: re.Match[str]) -> bool:
     return bool(words) and all(call.place(word)[1] in own for word in words)
 
 
+_OWN = names("workspace user startup")
 _IMAGE = regex(r"[^-/].*\.(img|qcow2|raw|iso)")
 _MANY = regex(r"--all\b|-A\b|--all-namespaces|(^|\s)-l|--selector|--force")
 # What a pattern alone cannot say.
@@ -137,9 +138,7 @@ CONDITIONS: dict[str, Callable[[Call, re.Match[str]], bool]] = {
     "input": lambda call, _: call.stdin is not None,
     "set uid": lambda _, match: sets_uid(match[1]),
     "foreign url": _foreign_url,
-    "foreign path": lambda call, match: (
-        call.place(match[1])[1] not in names("workspace user startup")
-    ),
+    "foreign path": lambda call, match: call.place(match[1])[1] not in _OWN,
     "untrusted": lambda call, match: "://" not in " ".join(call.args) or _foreign_url(call, match),
     "own places": _are_own,
     "one thing": lambda call, _: not _MANY.search(" ".join(call.args)),

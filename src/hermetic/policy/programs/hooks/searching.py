@@ -74,6 +74,9 @@ def judge_parallel(call: Call) -> None:
         run_code(call, line.strip(), "parallel")
 
 
+_BATCH = ["{}", "+"]
+
+
 def judge_find(call: Call) -> str | None:
     """find: starting points, then tests and actions; -exec runs commands, -delete deletes, -fprint
     writes.
@@ -89,10 +92,7 @@ def judge_find(call: Call) -> str | None:
         at += 1
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
             end = at
-            while tests[end : end + 1] not in ([], [";"]) and tests[end - 1 : end + 1] != [
-                "{}",
-                "+",
-            ]:
+            while tests[end : end + 1] not in ([], [";"]) and tests[end - 1 : end + 1] != _BATCH:
                 end += 1
             command = tests[at:end]
             at = end + 1

@@ -131,7 +131,6 @@ ACTIONS: dict[str, Callable[[Call, str], object]] = {
     "script": lambda call, path: call.run(["sh", path]),
     "python": judge_python,
     "perl": lambda call, text: judge_code(call, text, "perl"),
-    "lua": lambda call, text: judge_code(call, text, "lua"),
     "redis": lambda call, text: judge_code(call, text, "redis"),
     "reads": read,
     "leaves": leave,

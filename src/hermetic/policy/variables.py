@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from hermetic.policy.tables import names, regex
 
@@ -14,6 +15,7 @@ from .programs.table import TABLE, Entry, alternatives, pattern
 _COMMANDS = frozenset(TABLE.words("command-variables"))
 _REGISTRY = regex(rf"https?://([\w-]+\.)*({'|'.join(TABLE.words('registries'))})(?=[/:]|$)")
 _TRUST, _SERVER = map(alternatives, ("trust-variables", "server-variables"))
+SESSION_ARRAY = "__h"  # holds what a session's shell evaluates next
 # Values of these count only where a command stands in them.
 _TEXTS = names("PS1 PS2 PROMPT RPROMPT TAR_OPTIONS MAILPATH CC CXX RUSTC")
 _INTERPRETERS = names("sh bash zsh python python3 perl ruby node curl wget nc")
@@ -37,8 +39,20 @@ def import_function(call: Call, name: str, value: str) -> Call:
     return other
 
 
+@lru_cache(maxsize=4096)
+def _acts(name: str) -> bool:
+    """Whether some value of a variable counts."""
+    return (
+        name in _COMMANDS
+        or any(known.fullmatch(name) for known in (_SERVER, _TRUST))
+        or any(pattern(one.pattern).fullmatch(name) for one in TABLE.texts["variables"])
+    )
+
+
 def judge_variable(call: Call, name: str, value: str, *, temporary: bool) -> None:
     """Judge that a variable is set: for one program, or for everything that follows."""
+    if not _acts(name):
+        return
     if _SERVER.fullmatch(name) and not value.startswith(("/", "unix:", "fd:")):
         check_address(call, value.split(",")[0])
 

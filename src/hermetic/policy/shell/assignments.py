@@ -5,18 +5,24 @@ from __future__ import annotations
 import re
 
 from hermetic.policy.budget import copying, joined
-from hermetic.policy.call import Call, Machine
+from hermetic.policy.call import Machine
 from hermetic.policy.marks import unknown_like
-from hermetic.policy.variables import judge_variable
 
 from .expansion import MAX_FIELDS, Folder
+from .setting import set_variable
 from .state import Shell, Value, texts_of
-from .syntax import Assign
+from .syntax import Assign, Lit, Word
 
 MAX_INDEX = 4096
-# An index is arithmetic, and commands in it run, wherever the text is taken for a variable's name
-# or a number.
-HIDDEN_INDEX = re.compile(r"\s*[A-Za-z_]\w*\[.*(\$\(|`)", re.DOTALL)
+# Their operands of the form of an assignment are not split.
+DECLARING = frozenset({"alias", "declare", "export", "local", "readonly", "typeset"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[.*\])?\+?=", re.DOTALL)
+
+
+def is_assignment(word: Word) -> bool:
+    """Whether an operand of a declaration has the form of an assignment."""
+    first = word.pieces[0] if word.pieces else None
+    return isinstance(first, Lit) and not first.quoted and bool(_ASSIGNMENT.match(first.text))
 
 
 def makes_local(argv: list[str]) -> bool:
@@ -29,46 +35,45 @@ def assign(machine: Machine, assign: Assign, shell: Shell, folder: Folder) -> No
     """Do what an assignment says, and judge it where the variable changes what programs do."""
     old: Value | None = shell.variables.get(shell.resolve(assign.name))
     if assign.value is None:
-        shell.set(assign.name, _array(assign, old, folder))
+        set_variable(machine, shell, assign.name, _array(assign, old, folder))
         return
     text = folder.text(assign.value)
     if assign.index is not None:
-        _assign_element(assign, text, shell, folder)
+        _assign_element(machine, assign, text, shell, folder)
         return
     if assign.append:
         old = shell.get(assign.name)
         if isinstance(old, list):
             machine.spend(len(old))
-            shell.set(assign.name, [joined((old[0] if old else "", text)), *old[1:]])
+            first = joined((old[0] if old else "", text))
+            set_variable(machine, shell, assign.name, [first, *old[1:]])
             return
         text = joined((old if isinstance(old, str) else shell.scalar(assign.name), text))
         machine.spend(copying(text))
-    shell.set(assign.name, text)
-    if HIDDEN_INDEX.match(text):
-        machine.fold_text(text, shell)
-    name = shell.resolve(assign.name)
-    call = Call([f"{name}={text}"], shell, None, {}, machine)
-    judge_variable(call, name, text, temporary=False)
+    set_variable(machine, shell, assign.name, text)
 
 
-def _assign_element(assign: Assign, text: str, shell: Shell, folder: Folder) -> None:
+def _assign_element(
+    machine: Machine, assign: Assign, text: str, shell: Shell, folder: Folder
+) -> None:
     assert assign.index is not None
     old = shell.get(assign.name)
     if assign.name in ("BASH_ALIASES", "BASH_CMDS"):
         shell.aliases[folder.text(assign.index)] = text
     if isinstance(old, dict):
-        shell.set(assign.name, {**old, folder.text(assign.index): text})
+        set_variable(machine, shell, assign.name, {**old, folder.text(assign.index): text})
         return
     values = texts_of(old) if old is not None else []
     number = folder.arithmetic(assign.index)
     if not number.lstrip("-").isdigit() or abs(int(number)) > MAX_INDEX:
         key = folder.text(assign.index)
-        shell.set(assign.name, {**{str(n): v for n, v in enumerate(values)}, key: text})
+        numbered = {str(n): v for n, v in enumerate(values)}
+        set_variable(machine, shell, assign.name, {**numbered, key: text})
         return
     at = int(number)
     values += [""] * (at + 1 - len(values))
     values[at] = joined((values[at], text)) if assign.append else text
-    shell.set(assign.name, values)
+    set_variable(machine, shell, assign.name, values)
 
 
 def _array(assign: Assign, old: Value | None, folder: Folder) -> Value:

@@ -10,9 +10,9 @@ from hermetic.policy.call import Machine
 from hermetic.policy.dynamic_code import FORK_BOMB
 from hermetic.policy.marks import NUMBER, UNSET, is_plain, unknown_like
 
-from .assignments import HIDDEN_INDEX
 from .expansion import Folder
 from .join import either, join, widen
+from .setting import HIDDEN_INDEX, set_variable
 from .state import Shell
 from .syntax import Calc, Case, CFor, Condition, For, Group, If, Loop, Node, Seq, Simple, literal
 
@@ -116,7 +116,7 @@ def _for(machine: Machine, node: For, shell: Shell, stdin: str | None, folder: F
         if node.name in shell.references:
             shell.refer(node.name, value)  # a nameref leads to each in turn
         else:
-            shell.variables[node.name] = value
+            set_variable(machine, shell, node.name, value)
         return machine.run(node.body, shell, stdin)
 
     if node.words is None:

@@ -16,7 +16,7 @@ from hermetic.policy.variables import judge_variable
 
 from . import syntax
 from .aliases import expand
-from .assignments import assign, makes_local
+from .assignments import DECLARING, assign, is_assignment, makes_local
 from .compounds import in_background, plain_word, run_compound
 from .decoders import holds_unpacked, is_decoded, unpacks
 from .expansion import Folder
@@ -423,12 +423,15 @@ class Evaluator(Findings):
 
     def _argv(self, node: Simple, shell: Shell, folder: Folder) -> list[str]:
         argv: list[str] = []
+        declares = len(node.words) > 1 and plain_word(node) in DECLARING
         for word in node.words:
             if isinstance(word, Assign):
                 if makes_local(argv):
                     shell.hide(word.name)
                 assign(self, word, shell, folder)
                 argv.append(word.name)
+            elif declares and is_assignment(word):
+                argv.append(folder.text(word))
             else:
                 argv += folder.fields([word])
         return argv

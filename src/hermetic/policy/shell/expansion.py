@@ -21,6 +21,7 @@ from hermetic.policy.marks import (
 from . import parameters
 from .arithmetic import calculate
 from .braces import expand_braces
+from .setting import set_variable
 from .state import Shell
 from .syntax import Arith, Lit, Piece, Proc, Sub, Var, Word, literal
 
@@ -122,6 +123,8 @@ class Folder:
         unknown number.
         """
         self.runner.spend(1 + reading(text))
+        if "[" in text and ("$(" in text or "`" in text):  # bash expands an index once more
+            self.runner.fold_text(text, self.shell)
         value = calculate(text, self._number, self._assign_number)
         if value is not None:
             return str(value)
@@ -220,7 +223,7 @@ class Folder:
             return self._special(name)
         value = self.shell.get(name)
         if value is None:
-            self.text(index) if index is not None else None  # commands in an index run
+            self.arithmetic(index) if index is not None else None  # commands in an index run
             return None
         if index is None:
             return self.shell.scalar(name)
@@ -285,7 +288,7 @@ class Folder:
             return values if is_set else [] if is_many else [""]
         text = self._argument(var)
         if op == "=" and var.index is None and not is_many:
-            self.shell.set(var.name, text)
+            set_variable(self.runner, self.shell, var.name, text)
         return [UNSET if op == "?" else text]
 
     def _argument(self, var: Var) -> str:

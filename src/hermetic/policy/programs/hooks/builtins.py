@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
 
 from hermetic.policy import marks
@@ -13,9 +14,11 @@ from hermetic.policy.paths import resolve
 from hermetic.policy.shell.assignments import makes_local
 from hermetic.policy.shell.expansion import split_ifs
 from hermetic.policy.shell.join import join
-from hermetic.policy.variables import judge_variable
+from hermetic.policy.shell.setting import HIDDEN_INDEX, judge_value, set_variable
+from hermetic.policy.variables import SESSION_ARRAY, judge_variable
 
 MAX_CALLBACKS = 8  # lines that mapfile is followed for
+_SUBSTITUTION = re.compile(r"\$\(|`")
 
 
 def _change(call: Call, path: str) -> None:
@@ -67,7 +70,12 @@ def judge_declare(call: Call) -> str | None:
         own = name.rstrip("+").partition("[")[0]
         if makes_local(call.argv) and call.shell.hide(own):
             call.shell.variables[own] = ""
-        if "n" in flags and call.name != "export":  # another name for a variable
+        is_reference = "n" in flags and call.name != "export"
+        if HIDDEN_INDEX.match(value) or (value[:1] == "(" and _SUBSTITUTION.search(value)):
+            call.machine.fold_text(value, call.shell)
+        if SESSION_ARRAY in (own, value.partition("[")[0] if is_reference else ""):
+            judge_variable(call, SESSION_ARRAY, value, temporary=False)
+        if is_reference:  # another name for a variable
             call.shell.refer(name, value)
             continue
         if not equals:
@@ -82,6 +90,7 @@ def judge_declare(call: Call) -> str | None:
         if bracket:
             run_index(call, key)
             call.shell.variables[base] = [value]
+            judge_value(call.machine, call.shell, base, [value])
             continue
         if "$(" in value and "i" in flags:
             run_code(call, f'echo "{value}"', "an arithmetic text")
@@ -150,13 +159,14 @@ def judge_read(call: Call) -> str | None:
     """read and mapfile take a line or all lines of standard input into variables."""
     options = call.options
     text = marks.INPUT if call.stdin is None else call.stdin
-    if options.has("n", "N", "d", "u", "t", "i", "s", "O", "c") and is_known(text):
+    part = "nNduti" if call.name == "read" else "nduOsc"
+    if options.has(*part) and is_known(text):
         text = unknown_like(text)  # only a part of the input is taken
     names = options.operands
     if call.name != "read":
         name = names[0] if names else "MAPFILE"
         lines = text.rstrip("\n").split("\n") if is_known(text) else [unknown_like(text)]
-        call.shell.set(name, lines)
+        set_variable(call.machine, call.shell, name, lines)
         for code, line in itertools.product(options.values("C"), lines[:MAX_CALLBACKS]):
             after = call.shell.fork()
             run_code(call, f"{code} {marks.NUMBER} {shlex.quote(line)}", "a callback", after)
@@ -166,7 +176,8 @@ def judge_read(call: Call) -> str | None:
     array = options.value("a")
     ifs = call.env.get("IFS", call.shell.scalar("IFS"))
     if array is not None:
-        call.shell.set(array, split_ifs(line, ifs) if is_known(line) and ifs else [line])
+        fields = split_ifs(line, ifs) if is_known(line) and ifs else [line]
+        set_variable(call.machine, call.shell, array, fields)
         return ""
     known = is_known(line)
     separator = None if ifs == " \t\n" else ifs[:1]
@@ -176,7 +187,8 @@ def judge_read(call: Call) -> str | None:
         base, bracket, key = name.partition("[")
         if bracket:
             run_index(call, key)
-        call.shell.set(base, part.strip(" \t") if known else line)
+        value = part.strip(" \t") if known else line
+        set_variable(call.machine, call.shell, base, value)
     return ""
 
 

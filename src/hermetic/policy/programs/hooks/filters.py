@@ -18,6 +18,7 @@ from hermetic.policy.marks import is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.programs.hooks.network import judge_nc
 from hermetic.policy.programs.interpret import judge_by_row
 from hermetic.policy.shell.quoting import decode_backslashes
+from hermetic.policy.shell.setting import set_variable
 from hermetic.policy.tables import regex
 
 MAX_REPEATS = 500
@@ -64,7 +65,7 @@ def judge_printf(call: Call) -> str | None:
     if variable is not None:
         if "[" in variable:
             call.machine.fold_text(variable, call.shell)
-        call.shell.set(variable.partition("[")[0], text)
+        set_variable(call.machine, call.shell, variable.partition("[")[0], text)
         return ""
     return text
 

@@ -60,6 +60,7 @@ DOES = [
     "run --task other -- ls",
     "run --env docker --image x -o 'volumes=[\"/:/host\"]' -- ls",
     "code - <<< 'import shutil; shutil.rmtree(\"/srv/app\")'",
+    "code - <<< 'from hermetic_tools import terminal; terminal(\"git push\")'",
     "demo <<< 'rm -rf ~/work'",
     "attach p-1 <<< 'rm -rf ~/work'",
     "secret p-1 <<< x",
@@ -75,7 +76,13 @@ def test_what_it_would_run_is_judged_however_it_is_started(start: str) -> None:
     for does in DOES:
         verdict = assess(f"{start} {does}")
         assert verdict.label == "dangerous", (start, does)
-    for text in ("run -- 'ls -la'", "run -e A=1 'ls -la'", "run -t -e A -- ls -la"):
+    for text in (
+        "code a.py",
+        "code - <<< 'print(1)'",
+        "run -- 'ls -la'",
+        "run -e A=1 'ls -la'",
+        "run -t -e A -- ls -la",
+    ):
         assert assess(f"{start} {text}").label != "dangerous", (start, text)
 
 

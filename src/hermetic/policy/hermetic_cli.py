@@ -6,6 +6,7 @@ import itertools
 
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import run_code
+from hermetic.policy.effects import read
 from hermetic.policy.marks import is_known, shown
 from hermetic.policy.options import Options
 from hermetic.policy.paths import resolve
@@ -15,6 +16,7 @@ from hermetic.policy.tables import names, regex
 _RUNS = {"run": "hermetic-run", "code": "hermetic-code", "demo": "hermetic-code"}
 # Options of a new environment that give it nothing of this machine.
 _HARMLESS = names("image cwd lease unattended login cpu memory_bytes pids")
+_TOOLS = "hermetic_tools"  # the module by which a script calls tools
 # Variables that are settings, and those that say where settings and records are.
 _SETTINGS = regex(
     r"HERMETIC_|HERMES_|(HOME|XDG_(CONFIG|STATE|DATA)_HOME|XDG_RUNTIME_DIR|XDG_CONFIG_DIRS)$"
@@ -43,6 +45,8 @@ def _run(call: Call, verb: str, options: Options) -> str | None:
     if verb == "demo":
         return call.run(["bash"], shell=shell) if call.stdin is not None else None
     if verb == "code":
+        if _TOOLS in "".join(read(call, script) for script in words[:1]):
+            call.report("control-hermetic", "runs a script whose calls of tools are not seen")
         return call.run(["python3", *words[:1]], shell=shell) if words else None
     if variables := options.values("e", "variable"):
         shells = ["bash", "-c"] if len(words) == 1 else []

@@ -105,3 +105,21 @@ def test_ordinary_ways_to_set_a_variable_are_safe(command: str) -> None:
 def test_what_a_declaration_assigns_is_not_split(word: str) -> None:
     assert label(f"f() {{ {word} d=$1; rm -rf $d; }}; f 'x /etc'") == "dangerous"
     assert label(f"a='x y'; {word} d=$a; rm -rf \"./$d\"; ls $d") != "dangerous"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "enable -n export unset; export() { return 1; }",
+        "enable -n trap",
+        "x=set; enable -n $x",
+        'enable -n "$(cat names)"',
+    ],
+)
+def test_builtins_by_which_a_session_is_seen_are_not_switched_off_unasked(command: str) -> None:
+    assert label(command) == "dangerous"
+
+
+@pytest.mark.parametrize("command", ["enable -n", "enable -n echo", "enable export", "enable -a"])
+def test_other_builtins_are(command: str) -> None:
+    assert label(command) != "dangerous"

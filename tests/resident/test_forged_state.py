@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermetic.approvals.definitions import read_definitions
+from hermetic.resident.shells.traps import UNREADABLE
 from tests.resident.running import Client, running
 from tests.sizes import scale
 
@@ -193,3 +194,43 @@ def test_whatever_prints_shell_text_nothing_of_it_is_run_or_believed(seed: int) 
         assert "echo real" in told["functions"]["real"], pieces  # type: ignore[index]
         assert told["aliases"]["r"] == "echo real", pieces  # type: ignore[index]
         assert not mark.exists(), pieces
+
+
+@pytest.mark.parametrize(
+    "text", ["unset BASHPID", "unset BASHPID; BASHPID=1", "unset BASHPID; BASHPID=0"]
+)
+def test_a_shell_that_reports_another_pid_costs_its_own_state_alone(text: str) -> None:
+    with running() as resident, resident.client() as client:
+        run(client, "T=/true")
+        for _ in range(2):
+            said, output = client.run(f"echo a; {text}", session=SESSION)
+            assert (said["ending"], output) == (["exited", 0], b"a\n")
+            said, output = client.run("echo $T $((BASHPID > 1))", session=SESSION)
+            assert output == b"/true 1\n"
+            assert UNREADABLE in said["notes"]
+
+
+BEFORE_IT_IS_BELIEVED = (
+    "readonly POSIXLY_CORRECT",
+    "readonly POSIXLY_CORRECT=1; set +o posix",
+    "enable -n exit; exit() { :; }; builtin() { if [ $1 = enable ]; then cat FORGED; kill -9 $BASHPID; fi; "
+    'command builtin "$@"; }',
+    "enable -n exit; builtin() { if [ $1 = enable ]; then cat FORGED; kill -9 $BASHPID; fi; "
+    'command builtin "$@"; }; exit() { :; }; readonly -f builtin exit',
+)
+
+
+@pytest.mark.parametrize("text", BEFORE_IT_IS_BELIEVED)
+def test_a_report_that_is_cut_short_or_printed_by_a_function_is_not_believed(text: str) -> None:
+    with tempfile.TemporaryDirectory() as place, running() as resident, resident.client() as client:
+        forged = Path(place, "forged")
+        forged.write_bytes(b'\0declare -- T="/forged"\n\0\0\0.')
+        run(client, "T=/true; real() { echo real; }")
+        run(client, text.replace("FORGED", str(forged)))
+        run(client, "true")
+        for _ in range(2):
+            told = definitions(client)
+            assert told["variables"]["T"] == "/true"  # type: ignore[index]
+            assert "real" in told["functions"]  # type: ignore[operator]
+            assert "builtin" not in told["functions"]  # type: ignore[operator]
+            run(client, "exit 3")

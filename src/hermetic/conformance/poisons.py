@@ -26,6 +26,8 @@ POISONS: dict[str, Poison] = {
     "exec of a program": Poison("exec sh -c 'exit 6'", 6),
     "the mark read-only": Poison("declare -r HERMETIC_COMMAND"),
     "the mark unset": Poison("unset HERMETIC_COMMAND", 0),
+    "the shell's number unset": Poison("unset BASHPID", 0),
+    "the shell's number changed": Poison("unset BASHPID; BASHPID=1", 0),
     "exec of nothing": Poison("exec /nonexistent/program", 127),
     "exec of another bash": Poison("exec bash -c 'exit 7'", 7),
     "set -e and a failure": Poison("set -e; false; echo unreached", 1),

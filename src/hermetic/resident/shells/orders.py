@@ -67,6 +67,9 @@ _TURN = b'\\builtin eval "${__h[__h]-}"\n'
 # For a subshell. An assignment before a special builtin enables POSIX mode before bash looks up the
 # name.
 _ALONE = b"POSIXLY_CORRECT=1 \\trap -p >|%%s&&\\trap - %s&&\\set +xvefu&&" % _NAMES
+# Ends a subshell, whatever functions and disabled builtins it has: BASHOPTS can be neither set nor
+# made an array.
+_DIE = b'\\: "${BASHOPTS[1]?}"'
 _OPEN_END = pattern(
     rb"(?:[&|\\]|\(\s*\)|#[^\n]*|\b(?:for|select|function|coproc|time)\s+\S+|!)\s*$"
 )
@@ -245,7 +248,7 @@ class Orders:
         A function named `builtin` could forge this and every later report, so the report is then
         invalid.
         """
-        report = self._report(fd, b"\\export -f builtin&&\\exit;", NAMES if names else ())
+        report = self._report(fd, b"\\export -f builtin&&%s;" % _DIE, NAMES if names else ())
         monitor = b"\\builtin set %sm" % (b"-" if b"m" in standby.flags else b"+")
         return self._fork(monitor, self._identity(standby), report)
 
@@ -266,7 +269,8 @@ class Orders:
         """A subshell that writes its traps, its disabled builtins, the output of these commands,
         and a dot.
         """
-        report = self._report(fd, b"\\unset -f builtin&&\\unset POSIXLY_CORRECT&&", words)
+        before = b"\\unset -f builtin&&\\unset POSIXLY_CORRECT||%s;" % _DIE
+        report = self._report(fd, before, words)
         return b"( __h[3]=$SHELLOPTS __h[4]=$BASHOPTS;%s )" % report
 
     def _report(self, fd: int, before: bytes, words: tuple[bytes, ...]) -> bytes:

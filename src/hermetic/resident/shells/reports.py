@@ -79,15 +79,23 @@ class Report:
 
 
 def read_report(record: bytes) -> Report | None:
-    """The report in a record; None for anything else. Any process can write to the event pipe."""
+    """The report in a record; None for anything else. Any process can write to the event pipe.
+
+    The pid is 0 where a command has unset BASHPID.
+    """
     fields = record.split(b" ")
     flags = fields.pop(3) if len(fields) > 4 else b""
     if not (flags.isalpha() and b"".join(fields).isdigit()):
         return None
     try:
-        pid, number, status, *statuses = map(int, fields[1:])
+        number, status, *statuses = map(int, fields[2:])
     except ValueError:  # an empty field
         return None
     return Report(
-        fields[0], pid, number, flags, status & 255, [word & 255 for word in statuses[:STATUSES]]
+        fields[0],
+        int(fields[1] or 0),
+        number,
+        flags,
+        status & 255,
+        [word & 255 for word in statuses[:STATUSES]],
     )

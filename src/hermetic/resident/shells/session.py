@@ -208,14 +208,16 @@ class Session:
         """Handles a shell's report. A report that does not fit the known state is ignored."""
         pid, number = report.pid, report.number
         if shell.pid is None:
-            if pid in self.loop.children:
+            if not pid or pid in self.loop.children:
                 return
             shell.pid = pid
             self.loop.on_exit(pid, lambda status: self._died(shell, status))
             if is_reaped(pid):  # it died before its report was read, and no wait will return it
                 self.loop.call_soon(lambda: self._missed_death(shell))
         elif shell.pid != pid:
-            return
+            if shell.command is None or shell.command.number != number:
+                return
+            shell.is_distrusted = True  # the command has changed BASHPID
         shell.flags = report.flags
         if shell.command is not None and shell.command.number == number:
             if shell.command.is_ending:

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from .session import Session
     from .shell import Shell
 
-UNREADABLE = (
-    "state restored: a function named builtin, or builtins switched off, hide the shell's state"
-)
+UNREADABLE = "state restored: a function named builtin, builtins switched off or a changed BASHPID hide the shell's state"
 
 
 def status_at_end(shell: Shell, command: Command, report: Report) -> int | None:

@@ -9,7 +9,14 @@ import shlex
 from hermetic.policy import marks
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import run_code
-from hermetic.policy.marks import activate_globs, is_known, is_plain, marks_in, unknown_like
+from hermetic.policy.marks import (
+    activate_globs,
+    is_known,
+    is_plain,
+    marks_in,
+    shown,
+    unknown_like,
+)
 from hermetic.policy.paths import resolve
 from hermetic.policy.shell.assignments import makes_local
 from hermetic.policy.shell.expansion import split_ifs
@@ -18,6 +25,8 @@ from hermetic.policy.shell.setting import HIDDEN_INDEX, judge_value, set_variabl
 from hermetic.policy.variables import SESSION_ARRAY, judge_variable
 
 MAX_CALLBACKS = 8  # lines that mapfile is followed for
+# Builtins that a session needs to say what it holds.
+_REPORTING = frozenset({"builtin", "enable", "exec", "export", "set", "trap", "unset"})
 _SUBSTITUTION = re.compile(r"\$\(|`")
 
 
@@ -221,7 +230,14 @@ def judge_test(call: Call) -> str | None:
 
 
 def judge_code_option(call: Call) -> str | None:
-    """complete -C, bind -x, enable -f: the shell's own ways to run something later."""
+    """complete -C, bind -x, enable -f: the shell's own ways to run something later. enable -n lets
+    functions stand for builtins.
+    """
+    if call.name == "enable" and any(arg[:1] == "-" and "n" in arg for arg in call.args):
+        off = [arg for arg in call.args if arg in _REPORTING or not is_plain(arg)]
+        if off:
+            reason = f"lets functions hide what the session holds: enable -n {shown(off[0])}"
+            call.report("variable-runs-code", reason)
     for flag, value in itertools.pairwise(call.args):
         match call.name, flag:
             case ("complete" | "compgen", "-C") | ("complete", "-F"):

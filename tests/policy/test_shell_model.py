@@ -217,3 +217,25 @@ def test_what_may_not_have_run_has_not_moved_the_shell_for_certain(text: str) ->
 def test_a_bracket_of_a_pattern_may_be_put_together(text: str) -> None:
     assert label(text) == "dangerous"
     assert label("i=1; echo [$i] a[b") == "safe"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo 'rm -rf ~' > /proc/4242/fd/0",
+        "printf x | tee /proc/4242/fd/9",
+        "cp x /proc/4242/fd/3",
+        "echo x > /proc/4242/cwd/a",
+        "rm -rf /proc/4242/cwd",
+    ],
+)
+def test_what_another_process_holds_is_not_written_unasked(command: str) -> None:
+    assert label(command) == "dangerous"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["echo x > /proc/self/fd/2", "echo x > /proc/self/cwd/a", "echo x >&2", "ls /proc/4242/fd"],
+)
+def test_what_the_shell_itself_holds_is(command: str) -> None:
+    assert label(command) == "safe"

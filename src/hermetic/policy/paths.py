@@ -58,8 +58,11 @@ def resolve(path: str, shell: Shell) -> str:
                 parts.pop()
             continue
         parts.append(part)
-    if parts[:1] == ["proc"] and len(parts) > 2 and parts[2] in ("root", "cwd"):
-        return resolve("/" * (parts[2] == "root") + "/".join(parts[3:]), shell)
+    match parts:
+        case ["proc", _, "root", *rest]:
+            return resolve("/" + "/".join(rest), shell)
+        case ["proc", "self" | "thread-self", "cwd", *rest]:
+            return resolve("/".join(rest), shell)
     return "/" + "/".join(parts)
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from hermetic.approvals.settings import ApprovalSettings
+from hermetic.config.settings import Settings
 from hermetic.policy import assess
+from hermetic.toolbox import Toolbox
 
 
 def label(command: str) -> str:
@@ -123,3 +129,27 @@ def test_builtins_by_which_a_session_is_seen_are_not_switched_off_unasked(comman
 @pytest.mark.parametrize("command", ["enable -n", "enable -n echo", "enable export", "enable -a"])
 def test_other_builtins_are(command: str) -> None:
     assert label(command) != "dangerous"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["readonly POSIXLY_CORRECT", "ls() { git push --force; }", "ls"],
+        ["readonly POSIXLY_CORRECT=1; set +o posix", "a=force", 'git push "--$a"'],
+        ["unset BASHPID", "a=force", 'git push "--$a"'],
+        ["declare -n r=PATH", "read -r r <<< /tmp/evil"],
+        ["T=__h", "printf -v \"$T[8]\" '%s' 'git push --force'"],
+    ],
+)
+async def test_what_a_session_holds_is_known_however_it_was_set(
+    tmp_path: Path, texts: list[str]
+) -> None:
+    toolbox = Toolbox(
+        options={"cwd": str(tmp_path), "login": False},
+        settings=Settings(approvals=ApprovalSettings(mode="deny")),
+    )
+    try:
+        answers = [json.loads(await toolbox.call("terminal", {"command": one})) for one in texts]
+        assert answers[-1]["status"] == "blocked", answers
+    finally:
+        await toolbox.close()

@@ -57,6 +57,21 @@ async def test_on_a_phone_every_view_has_a_tab_that_a_finger_reaches() -> None:
         assert person.problems == []
 
 
+async def test_the_narrowest_phone_cuts_nothing_off() -> None:
+    narrow = {**PHONE, "viewport": {"width": 320, "height": 640}}
+    async with opened() as environment, console(**narrow) as person:
+        await person.enter()
+        await person.open_terminal(environment.id)
+        for name in ("Stop…", "Give back", "New terminal"):
+            await expect(person.page.get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
+        for view in ("timeline", "approvals", "processes", "files", "recordings", "environments"):
+            await person.visit(view)
+            await expect(person.page.get_by_role("heading", level=1)).to_be_visible()
+            width = await person.page.evaluate("document.documentElement.scrollWidth")
+            assert width == 320, view
+        assert person.problems == []
+
+
 async def test_a_person_allows_a_command_of_an_agent_in_another_process_and_denies_one_with_a_reason(
     tmp_path: Path,
 ) -> None:

@@ -100,7 +100,7 @@ export function Player({ id }: { id: string }) {
       <div class="screen-room"><div class="screen" ref={box} data-testid="screen" /></div>
       <div class="player-bar">
         <button type="button" class="primary" aria-label={playingNow ? "Pause" : "Play"} onClick={toggle}><Icon name={playingNow ? "pause" : "play"} /></button>
-        <input type="range" aria-label="Position" min={0} max={length} step={0.01} value={time.value} onInput={(event) => seek(Number(event.currentTarget.value))} />
+        <input type="range" aria-label="Position" min={0} max={length} step="any" value={time.value} onInput={(event) => seek(Number(event.currentTarget.value))} />
         <span class="muted figure">{time.value.toFixed(1)} / {length.toFixed(1)} s</span>
         <select aria-label="Speed" value={String(speed.value)} onChange={(event) => (speed.value = Number(event.currentTarget.value))}>
           {SPEEDS.map((each) => <option key={each} value={String(each)}>{each}×</option>)}

@@ -17,7 +17,7 @@ from .waiting import commands_of, identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ..life.resident import Resident
     from ..shells.shell import Shell
@@ -221,15 +221,25 @@ def spawn(resident: Resident, options: StartOptions, number: int, streams: Strea
         resident.process_tags.set(number)
         os.chdir(cwd)
         os.execvpe(program, options.argv, options.environ)
-    except FileNotFoundError:
-        os.write(2, b"hermetic: %s: command not found\n" % os.fsencode(program))
     except BaseException as error:  # the child must never return into the parent's loop
-        status = 126
-        os.write(
-            2, b"hermetic: %s: %s\n" % (os.fsencode(program), str(error).encode("utf-8", "replace"))
-        )
+        status, reason = refusal(error, program, options.environ)
+        os.write(2, os.fsencode(f"hermetic: {program}: {reason}\n"))
     finally:
         os._exit(status)
+
+
+def refusal(error: BaseException, program: str, environ: Mapping[str, str]) -> tuple[int, str]:
+    """The exit code and the reason of a program that did not start.
+
+    As in bash, a directory of PATH that cannot be searched says nothing about a program that is
+    nowhere.
+    """
+    is_path = "/" in program
+    places = [""] if is_path else os.get_exec_path(environ)
+    is_there = any(os.path.isfile(os.path.join(place, program)) for place in places)
+    if isinstance(error, FileNotFoundError):
+        return 127, "its interpreter is missing" if is_there else "command not found"
+    return (126, str(error)) if is_path or is_there else (127, "command not found")
 
 
 def spawn_without_copy(

@@ -1,5 +1,6 @@
 /** Shortcuts of the whole page. They never act while a person types, nor inside a terminal. */
 
+import { useEffect } from "preact/hooks";
 import { go, href, route } from "./route";
 
 export const SHORTCUTS: [string, string][] = [
@@ -30,7 +31,19 @@ export const APPROVAL_KEYS: [string, string][] = [
 ];
 
 const TARGETS: Record<string, string> = { t: "timeline", s: "terminal", p: "processes", a: "approvals", f: "files", r: "recordings" };
+const LED = 1500; // ms in which a letter after `g` is a target
 let leader = 0;
+
+type Act = (event: KeyboardEvent) => boolean; // false: no key of the view
+let ofView: Act | null = null;
+
+/** Keys of the view in sight. They act where those of the page do not, and never right after `g`. */
+export function useViewKeys(act: Act): void {
+  useEffect(() => {
+    ofView = act;
+    return () => void (ofView = null);
+  });
+}
 
 export function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) || target.closest("dialog, .xterm") !== null);
@@ -38,7 +51,7 @@ export function isTyping(target: EventTarget | null): boolean {
 
 export function onShortcut(event: KeyboardEvent, help: () => void): void {
   if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
-  const led = Date.now() - leader < 1500;
+  const led = Date.now() - leader < LED;
   leader = 0;
   if (led && TARGETS[event.key]) {
     go(TARGETS[event.key] as string, route.value.environment);
@@ -50,7 +63,7 @@ export function onShortcut(event: KeyboardEvent, help: () => void): void {
     else location.hash = href("search");
   } else if (event.key === "?") {
     help();
-  } else {
+  } else if (led || !ofView?.(event)) {
     return;
   }
   event.preventDefault();

@@ -67,6 +67,55 @@ async def test_a_question_is_announced_and_answered_by_keys_from_any_view(tmp_pa
         assert person.problems == []
 
 
+async def test_keys_to_another_view_answer_nothing(tmp_path: Path) -> None:
+    async with console() as person:
+        await person.enter("approvals")
+        async with asking(tmp_path) as agent:
+            question = person.page.locator(".approval.settled:not(.done)")
+            for letter, name in (("a", "Approvals"), ("s", "Terminals"), ("a", "Approvals")):
+                if name != "Approvals":
+                    await expect(question).to_be_visible()
+                await person.page.keyboard.press("g")
+                await person.page.keyboard.press(letter)
+                heading = person.page.get_by_role("heading", level=1)
+                await expect(heading).to_have_text(name)
+            await expect(question).to_be_visible()
+            await person.page.keyboard.press("g")
+            await person.page.keyboard.press("y")  # leads nowhere
+            await person.page.keyboard.press("n")
+            assert (await agent.result())["status"] == "blocked"
+        assert person.problems == []
+
+
+async def test_a_key_answers_the_question_it_was_pressed_for(tmp_path: Path) -> None:
+    async with console() as person:
+        page = person.page
+        await person.enter("approvals")
+        taking = page.locator(".approval.settled.selected")  # the question that takes keys
+        async with asking(tmp_path, f"{BAD} 1") as one:
+            await expect(taking).to_contain_text("ran 1")
+            async with asking(tmp_path, f"{BAD} 2", f"{BAD} 3") as two:
+                await expect(page.locator(".approval")).to_have_count(2)
+                await page.keyboard.press("j")
+                await expect(taking).to_contain_text("ran 2")
+                await page.keyboard.press("k")
+                await expect(taking).to_contain_text("ran 1")
+                # answered another way at the moment when a key is pressed for it
+                await taking.locator(".deny").first.click()
+                await expect(page.get_by_text("Denied by you")).to_be_visible()
+                await page.keyboard.press("y")
+                assert (await one.result())["status"] == "blocked"
+                await expect(taking).to_contain_text("ran 2")
+                await page.keyboard.down("y")
+                assert "it ran 2" in (await two.result())["output"]
+                await expect(taking).to_contain_text("ran 3")
+                await page.keyboard.down("y")  # still held: it repeats
+                await page.keyboard.up("y")
+                await page.keyboard.press("n")
+                assert (await two.result())["status"] == "blocked"
+        assert person.problems == []
+
+
 async def test_the_keyboard_reaches_everything_in_order_and_its_keys_are_listed() -> None:
     async with console() as person:
         await person.enter()

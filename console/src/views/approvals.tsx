@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { at, get, post, problemOf } from "../api";
 import { clock, line, now, plain } from "../format";
-import { isTyping } from "../keys";
+import { useViewKeys } from "../keys";
 import { Empty, Key } from "../parts/basics";
 import { Command } from "../parts/command";
 import { Icon } from "../parts/icons";
@@ -19,7 +19,7 @@ const CHOICES: { answer: Answer; key: string; label: string; fallback: string }[
   { answer: "session", key: "s", label: "Allow for this task", fallback: "" },
   { answer: "always", key: "a", label: "Always allow", fallback: "" },
 ];
-const SETTLE = 500; // ms; a question that appears under a person's fingers takes no key yet
+const SETTLE = 500; // ms; a question that appears, or moves up, under a person's fingers takes no key yet
 
 export async function answer(approval: Approval, chosen: Answer, reason = ""): Promise<void> {
   try {
@@ -36,45 +36,39 @@ export async function answer(approval: Approval, chosen: Answer, reason = ""): P
 const offered = (approval: Approval) => CHOICES.filter(({ answer: each, fallback }) => approval.scope?.[each] || fallback);
 
 export function Approvals() {
-  const selected = useSignal(0);
+  const selected = useSignal("");
   const denying = useSignal("");
-  const settled = useSettled();
   const list = approvals.value;
+  const waiting = pending.value;
+  const current = waiting.find((each) => each.id === selected.value) ?? waiting[0];
+  const settled = useSettled(current?.id ?? "");
 
-  useEffect(() => {
-    const listen = (event: KeyboardEvent) => {
-      if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
-      const waiting = pending.value;
-      const current = waiting[Math.min(selected.value, waiting.length - 1)];
-      if (!current) return;
-      const step = { j: 1, k: -1 }[event.key];
-      if (step) {
-        selected.value = Math.max(0, Math.min(selected.value + step, waiting.length - 1));
-        document.getElementById(`approval-${waiting[selected.value]?.id}`)?.scrollIntoView({ block: "nearest" });
-      }
-      else if (!can("approve") || !settled.value.has(current.id)) return;
-      else if (event.key === "n") void answer(current, "deny");
-      else if (event.key === "d") denying.value = current.id;
-      else {
-        const choice = offered(current).find(({ key }) => key === event.key);
-        if (!choice) return;
-        void answer(current, choice.answer);
-      }
-      event.preventDefault();
-    };
-    addEventListener("keydown", listen);
-    return () => removeEventListener("keydown", listen);
-  }, []);
+  const select = (step: number) => {
+    const next = waiting[waiting.indexOf(current as Approval) + step];
+    if (!next) return;
+    selected.value = settled.value = next.id; // chosen by the person: it takes keys at once
+    document.getElementById(`approval-${next.id}`)?.scrollIntoView({ block: "nearest" });
+  };
+  useViewKeys((event) => {
+    const step = { j: 1, k: -1 }[event.key];
+    const choice = current && offered(current).find(({ key }) => key === event.key);
+    if (step) select(step);
+    else if (!current || !can("approve") || settled.value !== current.id || event.repeat) return false;
+    else if (event.key === "n") void answer(current, "deny");
+    else if (event.key === "d") denying.value = current.id;
+    else if (choice) void answer(current, choice.answer);
+    else return false;
+    return true;
+  });
 
   const wanted = route.value.options.get("ask") ?? "";
   const isThere = list.some((each) => each.id === wanted);
   useEffect(() => {
     if (!isThere) return;
-    selected.value = Math.max(0, pending.value.findIndex((each) => each.id === wanted));
+    selected.value = wanted;
     document.getElementById(`approval-${wanted}`)?.focus();
   }, [wanted, isThere]);
 
-  const current = pending.value[Math.min(selected.value, pending.value.length - 1)];
   return (
     <div class="view approvals">
       <div class="head">
@@ -87,21 +81,20 @@ export function Approvals() {
         </Empty>
       )}
       {list.map((approval) => (
-        <ApprovalCard key={approval.id} approval={approval} selected={approval === current} settled={settled.value.has(approval.id)} denying={denying.value === approval.id} onDeny={(open) => (denying.value = open ? approval.id : "")} />
+        <ApprovalCard key={approval.id} approval={approval} selected={approval === current} settled={settled.value === approval.id} denying={denying.value === approval.id} onDeny={(open) => (denying.value = open ? approval.id : "")} />
       ))}
       <History />
     </div>
   );
 }
 
-/** Ids of the questions that have been in view long enough to take keys. */
-function useSettled() {
-  const settled = useSignal<Set<string>>(new Set());
-  const ids = approvals.value.map((each) => each.id).join();
+/** The question that takes keys: the current one, once it has been so for a moment. */
+function useSettled(current: string) {
+  const settled = useSignal("");
   useEffect(() => {
-    const timer = setTimeout(() => (settled.value = new Set(ids.split(","))), SETTLE); // a change starts it anew
+    const timer = setTimeout(() => (settled.value = current), SETTLE);
     return () => clearTimeout(timer);
-  }, [ids]);
+  }, [current]);
   return settled;
 }
 

@@ -132,6 +132,23 @@ def test_a_program_stays_one(task: str, tmp_path: Path) -> None:
     )
 
 
+def test_a_target_here_that_is_a_link_is_followed_and_a_pipe_is_refused(
+    task: str, tmp_path: Path
+) -> None:
+    (tmp_path / "source").write_text("new")
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("file")
+    copied(f"{task}:{tmp_path}/source", str(tmp_path / "link"))
+    assert ((tmp_path / "link").is_symlink(), (tmp_path / "file").read_text()) == (True, "new")
+    os.mkfifo(tmp_path / "pipe")
+    refused = hermetic("cp", f"{task}:{tmp_path}/source", str(tmp_path / "pipe"))
+    assert (refused.returncode, (tmp_path / "pipe").is_fifo()) == (2, True)
+    assert b"/pipe is no file: nothing was changed" in refused.stderr
+    missing = hermetic("cp", f"{task}:{tmp_path}/source", str(tmp_path / "no" / "file"))
+    assert missing.returncode == 2
+    assert f"there is no directory {tmp_path}/no; make it first" in missing.stderr.decode()
+
+
 def test_rubbish_instead_of_an_archive_is_said(task: str, tmp_path: Path) -> None:
     (tmp_path / "tar").write_text("#!/bin/sh\necho rubbish\n")
     (tmp_path / "tar").chmod(0o755)

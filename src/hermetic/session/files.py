@@ -300,8 +300,11 @@ class Files:
     async def download(self, path: str, target: str, *, most: int | None = None) -> None:
         """Copies a file to the caller's machine: aside first, then renamed, so that no half file is
         seen.
+
+        Links are followed. Raises InvalidArgument for a device, a socket or a pipe.
         """
-        fd, aside = tempfile.mkstemp(prefix=".hermetic-", dir=os.path.dirname(target) or ".")
+        target = await asyncio.to_thread(_target_file, target)
+        fd, aside = tempfile.mkstemp(prefix=".hermetic-", dir=os.path.dirname(target))
         try:
             async for _, piece in self._pieces(path, most=most):
                 await asyncio.to_thread(_write_all, fd, piece)
@@ -425,6 +428,21 @@ def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
+
+
+def _target_file(path: str) -> str:
+    """The file here that a path leads to. Raises InvalidArgument where none can be written."""
+    target = os.path.realpath(path)
+    directory = os.path.dirname(target)
+    if not os.path.isdir(directory):
+        raise InvalidArgument(
+            f"there is no directory {directory}; make it first", argument="target"
+        )
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise InvalidArgument(
+            f"{path} is no file: nothing was changed; name a file", argument="target"
+        )
+    return target
 
 
 def _umask() -> int:

@@ -36,7 +36,7 @@ def test_a_configuration_starts_the_server_with_the_given_options(
         "--wait",
         "9",
         "-o",
-        'env={"A": "1"}',
+        'env={"A": "🦊"}',
     )
     found: dict[str, Any] = tomllib.loads(text) if client == "codex" else json.loads(text)
     [servers] = found.values()
@@ -51,7 +51,7 @@ def test_a_configuration_starts_the_server_with_the_given_options(
         "--wait",
         "9",
         "-o",
-        'env={"A": "1"}',
+        'env={"A": "🦊"}',
     ]
     assert servers["hermetic"]["args"] == ["mcp", *options]
 
@@ -126,6 +126,8 @@ def test_calls_wait_as_long_as_the_client_does(name: str, wait: float | None) ->
 
 def test_a_wrong_kind_or_option_ends_the_server_with_a_reason() -> None:
     assert b"nonsense" in command_line("mcp", "--env", "nonsense").stderr
+    printed = command_line("mcp", "--print-config", "cursor", "--env", "nonsense")
+    assert (printed.returncode, printed.stdout) == (2, b"")
     wrong = command_line("mcp", "-o", "nonsense=1", stdin=b"{}\n")
     assert (wrong.returncode, wrong.stdout) == (2, b"")
     assert b"-o nonsense" in wrong.stderr

@@ -45,6 +45,8 @@ def _mcp(arguments: argparse.Namespace) -> int:
     """Serves, or prints a configuration."""
     if arguments.wait is not None and not 0 < arguments.wait < math.inf:
         raise InvalidArgument("--wait is seconds above zero", argument="wait")
+    if arguments.env is not None:
+        catalog.find(arguments.env)  # an unknown kind is reported before a client waits
     if arguments.print_config is not None:
         return _print_config(arguments)
     if arguments.url is not None:
@@ -54,8 +56,6 @@ def _mcp(arguments: argparse.Namespace) -> int:
             "the package mcp is missing; install it with: pip install 'hermetic[mcp]'",
             setting="mcp",
         )
-    if arguments.env is not None:
-        catalog.find(arguments.env)  # an unknown kind is reported before a client waits
     directory = arguments.directory or os.environ.get("CLAUDE_PROJECT_DIR")
     if directory is not None:
         try:

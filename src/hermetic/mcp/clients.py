@@ -129,8 +129,8 @@ def _servers(key: str, entry: dict[str, Any]) -> str:
 
 
 def _toml(value: object) -> str:
-    """A string or a list of strings; JSON's form is TOML's too."""
-    return json.dumps(value)
+    """A string or a list of strings; JSON's form is TOML's too, but for characters in two escapes."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 CONFIGURATIONS = {

@@ -65,6 +65,9 @@ async def test_logs_prints_what_was_printed() -> None:
             await asyncio.to_thread(program, "logs", "logged", "--offset", "1")
         ).stdout == b"\xffb"
         assert (await asyncio.to_thread(program, "logs", "logged", "--stderr")).stdout == b"e\n"
+        assert await call("logs", "logged", "--offset", "99") == (0, "", "")
+        code, _, said = await call("logs", "logged", "--tail", "-1")
+        assert (code, "--tail is a number of lines" in said) == (2, True)
 
 
 async def test_logs_follows_to_the_end() -> None:

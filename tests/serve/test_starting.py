@@ -157,7 +157,9 @@ async def test_a_token_of_the_command_line_is_let_in_until_it_is_revoked() -> No
     assert made == listed
     revoked = hermetic("serve", "revoke", listed["id"], "--json").stdout
     assert json.loads(revoked) == {"revoked": listed["id"]}
-    for words in (("--scope", "root"), ("--expires", "soon")):
+    unnamed = hermetic("serve", "revoke")
+    assert (unnamed.returncode, "name the token" in unnamed.stderr) == (2, True)
+    for words in (("--scope", "root"), ("--expires", "soon"), ("--expires", "9" * 400 + "d")):
         assert hermetic("serve", "token", *words).returncode == 2
 
 

@@ -39,7 +39,7 @@ class LogCopy:
             pass
 
     def _take(self, chunk: Chunk) -> Chunk:
-        self.dropped += chunk.start - self.position
+        self.dropped += max(0, chunk.start - self.position)  # it may begin behind the end
         self._write(chunk.data)
         self.position = chunk.end
         return chunk

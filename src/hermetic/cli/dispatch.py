@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words == ["--version"]:
         words = ["version"]
     if words[:1] == ["help"]:
-        words = [*words[1:2], "--help"]
+        words = [*(word for word in words[1:2] if word != "help"), "--help"]
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         near = did_you_mean(words[0], COMMANDS)
         return report_error(

@@ -154,6 +154,8 @@ def _environment_data(seen: EnvironmentRow) -> dict[str, object]:
 async def _logs(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """Prints the log."""
     since = None if arguments.since is None else seconds_since(arguments.since)
+    if arguments.tail is not None and arguments.tail < 0:
+        raise InvalidArgument("--tail is a number of lines, 0 or more", argument="tail")
     async with attached(arguments.within) as environments:
         found = await find_process(environments, arguments.id)
         log = f"{found.info.id}/err" if arguments.stderr else found.info.id
@@ -162,7 +164,7 @@ async def _logs(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
             start = await _offset_since(found.environment, log, since)
         if arguments.tail is not None:
             written = found.info.err or 0 if arguments.stderr else found.info.out
-            start = await _last_lines(found.environment, log, written, max(0, arguments.tail))
+            start = await _last_lines(found.environment, log, written, arguments.tail)
         copy = LogCopy(found.environment, log, lambda data: interrupts.write(1, data), start)
         await (copy.to_the_end() if arguments.follow else copy.to_now())
     if copy.dropped:

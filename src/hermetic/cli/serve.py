@@ -158,10 +158,13 @@ def _print(arguments: argparse.Namespace, text: str, data: object) -> None:
 
 def _revoke(arguments: argparse.Namespace) -> int:
     """Removes the token with an id of this prefix."""
+    if not arguments.id:
+        raise InvalidArgument(
+            "name the token: hermetic serve revoke ID; `hermetic serve tokens` lists them",
+            argument="id",
+        )
     store = tokens.TokenStore.of_this_user()
-    matching = [
-        token for token in store.all() if arguments.id and token.key.startswith(arguments.id)
-    ]
+    matching = [token for token in store.all() if token.key.startswith(arguments.id)]
     if len(matching) != 1:
         raise InvalidArgument(
             f"{len(matching)} tokens have an id like {arguments.id!r}; `hermetic serve tokens` lists them",

@@ -7,7 +7,7 @@ import time
 from hermetic.contract.errors import InvalidArgument
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"(\d+)([smhd])")
+_DURATION = re.compile(r"(\d{1,9})([smhd])")
 
 
 def read_duration(text: str, argument: str = "expires") -> float:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from hermetic.cli.colours import shown_state
-from hermetic.cli.command import FAILED, JSON, Command, options
+from hermetic.cli.command import FAILED, JSON, Command, options, report_error
 from hermetic.cli.interrupts import Interrupts, interruptible
 from hermetic.cli.lookup import (
     IN,
@@ -44,7 +44,7 @@ async def _wait(arguments: argparse.Namespace, _: Interrupts) -> int:
     elif ending is not None:
         print(f"{process.id}: {shown_state(one_line(str(ending)), sys.stdout)}")
     if ending is None:
-        return NOT_ENDED
+        return report_error(f"{process.id} still runs after {arguments.timeout:g} s", NOT_ENDED)
     return FAILED if code is None else code
 
 

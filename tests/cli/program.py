@@ -19,12 +19,22 @@ forks: list[ForkServer] = []  # of the session of tests, if it has one
 def hermetic(
     *words: str, stdin: bytes | None = None, seconds: float = 60
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Runs it to its end, with this input or none; in a fork, unless at full size."""
+    """Runs it to its end, with this input or none; in a fork, unless at full size.
+
+    An error of ours that reaches the user as a traceback is a failure.
+    """
     for server in forks:
         if server.can_run():
-            return server.run(words, stdin, seconds)
+            return _reported(server.run(words, stdin, seconds))
     given: dict[str, Any] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
-    return subprocess.run([*COMMAND, *words], capture_output=True, timeout=seconds, **given)
+    return _reported(
+        subprocess.run([*COMMAND, *words], capture_output=True, timeout=seconds, **given)
+    )
+
+
+def _reported(done: "subprocess.CompletedProcess[bytes]") -> "subprocess.CompletedProcess[bytes]":
+    assert b'/hermetic/cli/dispatch.py", line' not in done.stderr, done.stderr.decode()
+    return done
 
 
 def as_json(*words: str) -> Any:

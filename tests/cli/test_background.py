@@ -139,6 +139,18 @@ def test_an_environment_and_a_process_are_described(task: str) -> None:
     assert b"hermetic envs" in done.stderr
 
 
+def test_events_end_with_their_reader(task: str) -> None:
+    hermetic("run", "--task", task, "--", "true")
+    with running("events", "--json", "--in", task) as events:
+        assert events.stdout is not None
+        assert events.stderr is not None
+        while not select.select([events.stdout], [], [], 1)[0]:
+            hermetic("run", "--task", task, "--", "true")  # the first may come before it listens
+        events.stdout.close()
+        hermetic("run", "--task", task, "--", "true")
+        assert (events.wait(20), events.stderr.read()) == (141, b"")
+
+
 def test_events_are_printed_as_they_happen(task: str) -> None:
     hermetic("run", "--task", task, "--", "true")
     printed = b""
@@ -175,7 +187,7 @@ def test_the_last_lines_of_a_log(task: str, text: str, lines: int, shown: bytes)
 
 
 def test_help_is_a_command_too() -> None:
-    assert hermetic("help").stdout == hermetic("--help").stdout
+    assert hermetic("help").stdout == hermetic("help", "help").stdout == hermetic("--help").stdout
     assert hermetic("help", "run").stdout == hermetic("run", "--help").stdout
 
 

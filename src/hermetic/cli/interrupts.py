@@ -77,11 +77,21 @@ def run_interruptibly(main: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T
     try:
         with asyncio.Runner() as runner:
             return runner.run(watched())
-    except (asyncio.CancelledError, Interrupted):
-        raise Stopped(interrupts.signal) from None
+    except (asyncio.CancelledError, Interrupted, BaseExceptionGroup) as raised:
+        first = _first_of(raised)
+        if isinstance(first, asyncio.CancelledError | Interrupted):
+            raise Stopped(interrupts.signal) from None
+        raise first from None
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
+
+
+def _first_of(error: BaseException) -> BaseException:
+    """The first error of a task group, which is reported like one that was raised alone."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def interruptible(

@@ -46,6 +46,12 @@ TEXTS = (
     "trap 'echo D' DEBUG; trap - DEBUG; echo x",
     "trap 'echo D' DEBUG; trap -p DEBUG",
     "set -e; trap 'echo E' ERR; false; echo no",
+    "set -v; echo a\necho b",
+    "set -o verbose\necho b",
+    # bash takes no reserved word for one on the line after such an `eval`
+    "eval 'echo \"'; echo s=$?",
+    "eval 'echo \"'; trap : USR1",
+    "eval 'echo \"'; exec 5>/dev/null; BASH_XTRACEFD=5",
     # descriptors, statuses, special parameters
     "exec {fd}>/dev/null; echo $fd; exec {fd}>&-",
     "exec 5>&1; echo x >&5",
@@ -152,6 +158,23 @@ def test_traps_of_earlier_commands_see_the_commands_of_later_ones_alone() -> Non
         assert client.run("exit 3")[1] == b""
         assert client.run("false")[1] == b"E\n", "a copy has it too"
         assert client.run("trap -p")[1] == b"trap -- 'echo E' ERR\n"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["set -T; tr''ap 'echo D:$BASH_COMMAND' DEBUG"],
+        ["f() { trap 'echo D:$BASH_COMMAND' DEBUG; set -T; }", "true; f"],
+        ["tr''ap 'echo D:$BASH_COMMAND' DEBUG", "set -T"],
+    ],
+)
+def test_a_debug_trap_that_a_standby_inherits_sees_no_command_of_ours(texts: list[str]) -> None:
+    with running() as resident, resident.client() as client:
+        for text in [*texts, "exit 3"]:
+            client.run(text)
+        for number in range(3):
+            said = client.run(f"echo {number}")[1].decode()
+            assert said == f"D:echo {number}\n{number}\n"
 
 
 def test_a_chld_trap_fires_for_the_users_children_alone() -> None:

@@ -42,12 +42,13 @@ _REPORTING = b"declare alias export printf umask ulimit complete shopt pwd"
 _NAMES = b" ".join(HELD_TRAPS)
 # Follows a command's text. If that may have set a trace or a DEBUG trap, their output is hidden.
 _SAVE = b"__h[5]=$?\\ ${PIPESTATUS[@]} __h[6]=$_"
-_SAVE_UNSEEN = b"\n{ %s; } >/dev/null 2>&1" % _SAVE
+# After an `eval` of a text that ends within quotes, bash takes no reserved word for one on the next line.
+_SAVE_UNSEEN = b"\n\n{ %s; } >/dev/null 2>&1" % _SAVE
 # The same for a trace to BASH_XTRACEFD, where our own lines would show. Expansions and redirections
 # of a compound are not traced: they save, move the trace's descriptor to another number, and send
 # the trace to the null device.
 _SAVE_AND_HIDE = (
-    b'\n{ !; } 2>/dev/null <<<"${__h[5]:=$? ${PIPESTATUS[@]}}${__h[6]:=$_}" '
+    b'\n\n{ !; } 2>/dev/null <<<"${__h[5]:=$? ${PIPESTATUS[@]}}${__h[6]:=$_}" '
     b'{__h[17]}>&"$((__h[18]=10#0${BASH_XTRACEFD+${BASH_XTRACEFD//[!0-9]/}}))" {BASH_XTRACEFD}>/dev/null||'
     b"{ \\builtin :; } 2>/dev/null"
 )
@@ -70,6 +71,7 @@ _ALONE = b"POSIXLY_CORRECT=1 \\trap -p >|%%s&&\\trap - %s&&\\set +xvefu&&" % _NA
 # Ends a subshell, whatever functions and disabled builtins it has: BASHOPTS can be neither set nor
 # made an array.
 _DIE = b'\\: "${BASHOPTS[1]?}"'
+_SHOWS_LINES = pattern(rb"\bset[ \t][^\n;]*(?:-\w*v|verbose)")  # as `set -v`
 _OPEN_END = pattern(
     rb"(?:[&|\\]|\(\s*\)|#[^\n]*|\b(?:for|select|function|coproc|time)\s+\S+|!)\s*$"
 )
@@ -386,8 +388,9 @@ class CommandText:
         shell, options = self.shell, self.options
         said = []
         if not shell.has_run and shell.depth:
-            # A subshell drops its traps. In the background it also ignores INT and QUIT.
-            said.append(b"\\builtin trap - INT QUIT")
+            # A subshell drops its traps, but not all under `set -T` and `set -E`. In the background
+            # it also ignores INT and QUIT.
+            said.append(b"\\builtin trap - INT QUIT " + _NAMES)
             said += [
                 b"\\builtin trap -- %s %s" % (quote(body), name)
                 for name, body in shell.unset_traps.items()
@@ -428,7 +431,8 @@ class CommandText:
         prefix, line, statuses = b"", 1, pipestatus_expression(shell.statuses)
         if first:
             prefix, line, statuses = quote(b";".join([restore, *first]) + b"\n"), 0, b"0"
-        is_shown = b"v" in shell.flags  # bash prints lines as it reads them
+        # bash prints lines as it reads them
+        is_shown = b"v" in shell.flags or _SHOWS_LINES.search(text) is not None
         is_saved = can_be_followed(text) and not is_shown
         save = quote(_SAVE_AND_HIDE if hides else _SAVE_UNSEEN) if is_saved else b""
         return b'%s;%s\\builtin %seval %s"${__h[3]}${__h[13]:LINENO=%d,%s:0}"%s %s' % (

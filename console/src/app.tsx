@@ -22,7 +22,7 @@ import { Processes } from "./views/processes";
 import { Recordings } from "./views/recordings";
 import { Search } from "./views/search";
 import { ShareDialog } from "./views/share";
-import { StopDialog } from "./views/stop";
+import { Holds, StopDialog } from "./views/stop";
 import { Terminals } from "./views/terminals";
 import { Timeline } from "./views/timeline";
 
@@ -76,6 +76,7 @@ export function App() {
       <Bar open={(name) => (dialog.value = name)} />
       <nav class="side" aria-label="Environments"><Environments side /></nav>
       <main id="main" tabIndex={-1}>
+        <Holds />
         {problem.value && <Failure problem={problem.value} again={() => void reload()} />}
         {loaded.value ? SHOWS[view]?.() : !problem.value && <Waiting />}
       </main>

@@ -16,6 +16,7 @@ export const me = signal<Me | null>(null);
 export const loaded = signal(false);
 export const problem = signal<Problem | null>(null);
 export const environments = signal<Environment[]>([]);
+export const allHeld = signal(false); // new calls of every agent wait, also in environments to come
 export const approvals = signal<Approval[]>([]);
 export const answers = signal<Record<string, { answer: string; by?: string; change: string }>>({}); // of closed requests
 export const running = signal<Process[]>([]);
@@ -59,12 +60,13 @@ export function reload(): Promise<void> {
 
 async function readAll(): Promise<void> {
   const lists = Promise.all([
-    get<{ environments: Environment[] }>("/environments"),
+    get<{ environments: Environment[]; held?: boolean }>("/environments"),
     get<{ approvals: Approval[] }>("/approvals").catch(() => ({ approvals: [] })),
   ]);
   try {
     await snapshot(lists, ([found, asked]) => {
       environments.value = sorted(found.environments);
+      allHeld.value = found.held === true;
       approvals.value = asked.approvals;
       running.value = running.value.filter((process) => environment(process.environment));
       problem.value = null;
@@ -132,6 +134,8 @@ function apply(event: Event): void {
       return onEnvironment(event.change, event.environment);
     case "process":
       return onProcess(event);
+    case "held":
+      return void (allHeld.value = event.all);
     case "approval":
       return onApproval(event);
     case "stats":

@@ -1,9 +1,13 @@
 """A person records a terminal and plays it; stops everything and releases it."""
 
+from typing import Any
+
 import pytest
 from playwright.async_api import expect
 
-from tests.console.browsing import console, opened
+from hermetic.fleet.stopping import release, stop
+from hermetic.registry.records import Records, runtime_root
+from tests.console.browsing import PHONE, console, opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.full]
 
@@ -35,8 +39,35 @@ async def test_a_person_freezes_an_agent_and_releases_it() -> None:
             "while sleep 0.1; do echo tick; done"
         )
         await person.page.get_by_role("button", name="Freeze").click()
-        await expect(person.page.locator(".now .held")).to_contain_text("web is stopped")
-        await person.page.locator(".now .held").get_by_role("button", name="Release").click()
-        await expect(person.page.locator(".now .held")).to_have_count(0)
+        hold = person.page.locator("main .hold")
+        await expect(hold).to_contain_text("web is stopped")
+        await hold.get_by_role("button", name="Release").click()
+        await expect(hold).to_have_count(0)
         await process.kill()
+        assert person.problems == []
+
+
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["wide", "phone"])
+async def test_a_stop_at_the_command_line_is_seen_and_released_in_every_view(
+    options: dict[str, Any],
+) -> None:
+    async with console(**options) as person:
+        await person.enter("environments")
+        hold = person.page.locator("main .hold")
+        records = Records(runtime_root())
+        await stop(records, None, "freeze")  # before there is any environment
+        await expect(hold).to_contain_text("Every agent is stopped, also those that start later")
+        async with opened() as environment:
+            await expect(
+                person.page.get_by_role("img", name="Stopped by a person").first
+            ).to_be_attached()
+            for view in ("approvals", "search", f"terminal/{environment.id}", "files"):
+                await person.visit(view)
+                await expect(hold.get_by_role("button", name="Release all")).to_be_in_viewport()
+            await release(records, None)
+            await expect(hold).to_have_count(0)
+            await stop(records, [environment.id], "freeze")
+            await expect(hold).to_contain_text("web is stopped")
+            await hold.get_by_role("button", name="Release").click()
+            await expect(hold).to_have_count(0)
         assert person.problems == []

@@ -61,7 +61,7 @@ function EnvironmentCard({ environment: each, target, chosen }: { environment: E
   );
 }
 
-const STATES: Record<string, string> = { alive: "Running", stalled: "Does not answer", gone: "Gone", held: "Stopped by you", asking: "Waits for an approval" };
+const STATES: Record<string, string> = { alive: "Running", stalled: "Does not answer", gone: "Gone", held: "Stopped by a person", asking: "Waits for an approval" };
 const percent = (share: number | undefined) => (share === undefined ? "–" : `${Math.round(share * 100)} %`);
 
 /** One word for the whole; the title has the parts. */

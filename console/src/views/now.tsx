@@ -1,11 +1,10 @@
-/** What needs a person now: questions, held environments, what runs. Beside the view on wide screens. */
+/** What needs a person now: questions, what runs. Beside the view on wide screens. */
 
 import { age, line, now } from "../format";
 import { Outcome, Ports } from "../parts/basics";
 import { href, route } from "../route";
-import { approvals, environment, environments, nameOf, running, tick } from "../state";
+import { approvals, environment, nameOf, running, tick } from "../state";
 import { ApprovalCard } from "./approvals";
-import { Held } from "./stop";
 
 const SHOWN = 12;
 
@@ -13,11 +12,9 @@ export function Now() {
   const { view, environment: chosen } = route.value;
   if (view === "approvals") return null;
   const processes = running.value.filter((process) => !chosen || process.environment === chosen).sort((a, b) => b.started - a.started);
-  const held = environments.value.filter((each) => each.held);
   tick.value;
   return (
     <aside class="now" aria-label="Now">
-      {held.map((each) => <Held key={each.id} environment={each} />)}
       <h2 class="side-title">Needs you</h2>
       {approvals.value.length === 0 && <p class="side-note">Nothing waits for an answer. When an agent wants to run something dangerous, the question appears here.</p>}
       {approvals.value.map((approval) => <ApprovalCard key={approval.id} approval={approval} small />)}

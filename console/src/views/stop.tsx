@@ -1,13 +1,13 @@
 /** Stop everything: freeze or end an agent's processes and hold its new calls until released. */
 
+import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
 import { post } from "../api";
 import { line } from "../format";
 import { Dialog } from "../parts/dialog";
 import { failed, toast } from "../parts/toast";
 import { route } from "../route";
-import { can, environments, nameOf, reload, running } from "../state";
-import type { Environment } from "../types";
+import { allHeld, can, environments, nameOf, reload, running } from "../state";
 
 export function StopDialog({ close }: { close: () => void }) {
   const target = useSignal(route.value.environment);
@@ -40,12 +40,24 @@ export function StopDialog({ close }: { close: () => void }) {
   );
 }
 
-export function Held({ environment }: { environment: Environment }) {
-  const release = () => post("/release", { environment: environment.id }).then(() => reload(), failed);
+/** What is stopped now, over every view, and how to release it. */
+export function Holds() {
+  const { environment: chosen } = route.value;
+  const held = environments.value.filter((each) => each.held && (!allHeld.value || each.id === chosen));
   return (
-    <div class="held" role="status">
-      <span><strong>{nameOf(environment)}</strong> is stopped; its agent's calls wait.</span>
-      {can("drive") && <button type="button" onClick={release}>Release</button>}
+    <>
+      {allHeld.value && <Hold id={null}><strong>Every agent</strong> is stopped, also those that start later. Their calls wait.</Hold>}
+      {held.map((each) => <Hold key={each.id} id={each.id}><strong>{nameOf(each)}</strong> is stopped; its agent's calls wait.</Hold>)}
+    </>
+  );
+}
+
+function Hold({ id, children }: { id: string | null; children: ComponentChildren }) {
+  const release = () => post("/release", { environment: id }).then(() => reload(), failed);
+  return (
+    <div class="hold" role="status">
+      <span>{children}</span>
+      {can("drive") && <button type="button" onClick={release}>{id === null ? "Release all" : "Release"}</button>}
     </div>
   );
 }

@@ -85,6 +85,11 @@ def holds() -> list[Hold]:
     return [held for name in _names() if (name == ALL or is_id(name)) and (held := _read(name))]
 
 
+def is_name(name: str) -> bool:
+    """True for the name of a file that holds or excepts an environment, or all."""
+    return name == ALL or is_id(name.removeprefix(FREE))
+
+
 def holds_path() -> str:
     """A path that exists while anything is held."""
     return f"{runtime_name()}/{DIRECTORY}"

@@ -17,10 +17,10 @@ from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, Unr
 from hermetic.contract.process import ProcessInfo
 from hermetic.fleet.opening import attach_environment
 from hermetic.link import answers
+from hermetic.registry import holds
 from hermetic.registry.directory_watch import DirectoryWatch
-from hermetic.registry.holds import held
-from hermetic.registry.records import RECORD, Records, is_id
-from hermetic.serve.events import Event, Hub
+from hermetic.registry.records import RECORD, Records
+from hermetic.serve.events import Hub, control_event
 from hermetic.serve.refusals import Refused
 from hermetic.serve.views import (
     EnvironmentView,
@@ -65,6 +65,7 @@ class Watched:
         self.pause = FIRST_RETRY_SECONDS  # after the next attempt that fails
         self.task: asyncio.Task[None] | None = None  # attaches, then reads events
         self.snapshot: Snapshot | None = None  # of its workspace, where that is no git repository
+        self.is_held = holds.held(record.id) is not None  # new calls of its agent wait
 
     def __repr__(self) -> str:
         return f"<Watched {self.record.id}: {self.state}>"
@@ -123,6 +124,7 @@ class Environments:
         self._look_later: asyncio.TimerHandle | None = None
         self._settled = asyncio.Event()
         self._watch: DirectoryWatch | None = None
+        self._are_all_held = False
 
     def __repr__(self) -> str:
         return f"<Environments of {self.records}: {len(self._known)}>"
@@ -170,9 +172,16 @@ class Environments:
         if self._watch is not None:
             self._watch.watch(
                 self.records.root,
+                self.records.root / holds.DIRECTORY,
                 *(self.records.root / id for id in records),
                 *self._half_made(records),
             )
+        self._look_at_holds()
+
+    @property
+    def are_all_held(self) -> bool:
+        """True while new calls of every agent wait, also in environments to come."""
+        return self._are_all_held
 
     @property
     def known(self) -> list[Watched]:
@@ -271,7 +280,7 @@ class Environments:
         fields |= {
             "state": known.state,
             "problem": known.problem,
-            "held": held(known.id) is not None,
+            "held": known.is_held,
         }
         if info is None or known.environment is None:
             return fields
@@ -437,10 +446,17 @@ class Environments:
         view = EnvironmentView(**environment_fields(known.record), state="gone")
         self.hub.publish({"event": "environment", "change": "gone", "environment": view})
 
-    def publish_holds(self) -> None:
-        """Agents were stopped or released."""
+    def _look_at_holds(self) -> None:
+        """Reports agents that were stopped or released, here or by another program."""
+        are_all_held = holds.held() is not None
+        if are_all_held != self._are_all_held:
+            self._are_all_held = are_all_held
+            self.hub.publish({"event": "held", "all": are_all_held})
         for known in self._known.values():
-            self._publish_change(known, "changed")
+            is_held = holds.held(known.id) is not None
+            if is_held != known.is_held:
+                known.is_held = is_held
+                self._publish_change(known, "changed")
 
     def _publish_change(self, known: Watched, change: str) -> None:
         async def publish() -> None:
@@ -468,22 +484,6 @@ class Environments:
         ]
 
 
-def control_event(environment: str, info: ProcessInfo) -> Event:
-    """The event that another person drives a process, or none, or that its terminal has another
-    size.
-    """
-    note = info.handed.note if info.handed is not None and info.driver is None else ""
-    return {
-        "event": "control",
-        "environment": environment,
-        "process": info.id,
-        "driver": info.driver,
-        "note": note,
-        "rows": info.rows,
-        "cols": info.cols,
-    }
-
-
 def _is_of_records(name: str) -> bool:
-    """Whether a record may have come or gone with this entry; "" stands for any."""
-    return name in ("", RECORD) or is_id(name)
+    """Whether a record or a hold may have come or gone with this entry; "" stands for any."""
+    return name in ("", RECORD, holds.DIRECTORY) or holds.is_name(name)

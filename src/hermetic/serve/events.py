@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
+from hermetic.contract.process import ProcessInfo
+
 Event = Mapping[str, object]  # "event" names it, as the WebSocket does
 Subscriber = Callable[[Event], object]
 
@@ -51,3 +53,19 @@ class Hub:
         """Gives an event to all subscribers."""
         for subscriber in tuple(self._subscribers):
             subscriber(event)
+
+
+def control_event(environment: str, info: ProcessInfo) -> Event:
+    """The event that another person drives a process, or none, or that its terminal has another
+    size.
+    """
+    note = info.handed.note if info.handed is not None and info.driver is None else ""
+    return {
+        "event": "control",
+        "environment": environment,
+        "process": info.id,
+        "driver": info.driver,
+        "note": note,
+        "rows": info.rows,
+        "cols": info.cols,
+    }

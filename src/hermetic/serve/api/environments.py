@@ -18,6 +18,7 @@ class EnvironmentList(msgspec.Struct, frozen=True, kw_only=True):
     """Every environment of this user."""
 
     environments: tuple[EnvironmentView, ...]
+    held: bool = False  # new calls of every agent wait, also in environments to come
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +43,9 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _list(call: Call) -> EnvironmentList:
-    return EnvironmentList(environments=tuple(await call.console.environments.views()))
+    environments = call.console.environments
+    views = tuple(await environments.views())
+    return EnvironmentList(environments=views, held=environments.are_all_held)
 
 
 async def _show(call: Call) -> EnvironmentDetail:

@@ -30,14 +30,14 @@ async def _stop(call: Call) -> Outcome:
     wanted, environments = call.body(Stop), call.console.environments
     by = f"{call.grant.name} at the console"
     done = await stop(environments.records, await _ids(call, wanted.environment), wanted.mode, by)
-    environments.publish_holds()
+    environments.refresh()
     return Outcome(environments=tuple(done))
 
 
 async def _release(call: Call) -> Outcome:
     environments = call.console.environments
     done = await release(environments.records, await _ids(call, call.body(Release).environment))
-    environments.publish_holds()
+    environments.refresh()
     return Outcome(environments=tuple(done))
 
 

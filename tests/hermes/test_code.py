@@ -64,6 +64,12 @@ def test_no_code_is_an_error(code: Any) -> None:
     assert run(code) == {"error": "No code provided."}
 
 
+@pytest.mark.parametrize("code", [3, b"print(1)"])
+def test_code_that_is_no_text_is_an_error(code: Any) -> None:
+    answer = run(code)
+    assert (answer["status"], "Expected `str`" in answer["error"]) == ("error", True)
+
+
 def test_only_enabled_tools_can_be_imported() -> None:
     listed = "import hermes_tools\nprint([n for n in ('terminal', 'read_file', 'patch') if hasattr(hermes_tools, n)])"
     assert (

@@ -102,6 +102,7 @@ def test_a_log_is_read_by_lines() -> None:
     assert last["output"].splitlines()[0] == "801"
     assert registry.read_log(id, offset=10, limit=2)["output"] == "11\n12"
     assert registry.read_log(id, limit=3)["output"] == "998\n999\n1000"
+    assert registry.read_log(id, offset=-5, limit=-5)["output"] == "1000"
 
 
 def test_wait_ends_with_the_process_a_timeout_or_an_interrupt() -> None:
@@ -118,6 +119,8 @@ def test_wait_ends_with_the_process_a_timeout_or_an_interrupt() -> None:
     ended = registry.wait(id, timeout=100_000)
     assert (ended["status"], ended["exit_code"], ended["output"]) == ("exited", 4, "out\n")
     assert "timeout_note" in ended  # it was reduced
+    refused = registry.wait(id, timeout=-1)
+    assert (refused["status"], "timeout" in refused["error"]) == ("error", True)
 
 
 def test_input_is_written_submitted_and_closed() -> None:

@@ -133,6 +133,14 @@ def test_a_short_check_interval_is_raised_and_queued(chat: Fields) -> None:
     assert "check_interval_note" not in run("sleep 600", background=True, check_interval=60)
 
 
+@pytest.mark.parametrize("interval", ["soon", float("nan"), float("inf"), [5]])
+def test_a_check_interval_that_is_no_number_starts_nothing(interval: Any) -> None:
+    answer = run("sleep 600", background=True, check_interval=interval)
+    assert (answer["status"], answer["exit_code"]) == ("error", -1)
+    assert "check_interval is a number" in answer["error"]
+    assert not hermes.process_registry.has_any_active()
+
+
 def test_a_gateway_watches_a_process_whose_end_is_to_be_notified(chat: Fields) -> None:
     answer = run("sleep 600", background=True, notify_on_complete=True)
     assert answer["notify_on_complete"] is True

@@ -79,7 +79,7 @@ def execute_code(
     It has `status` (success, error, timeout, interrupted), `output`, `tool_calls_made`,
     `duration_seconds`, and `error` if there is one.
     """
-    if not code or not code.strip():
+    if not code or (isinstance(code, str) and not code.strip()):
         return json.dumps({"error": "No code provided."})
     usable = (
         SANDBOX_ALLOWED_TOOLS

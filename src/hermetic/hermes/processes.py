@@ -162,7 +162,7 @@ class ProcessRegistry:
     def read_log(self, session_id: str, offset: int = 0, limit: int = LINES) -> Fields:
         """Lines of the output: the last ones, or those after the first `offset` ones."""
         answer = self._act(
-            session_id, "log", offset=offset + 1 if offset else 0, limit=max(1, limit)
+            session_id, "log", offset=offset + 1 if offset > 0 else 0, limit=max(1, limit)
         )
         if "output" not in answer:
             return answer
@@ -191,7 +191,7 @@ class ProcessRegistry:
         )
         seconds = min(timeout or longest, longest)
         answer = self._act(session_id, "wait", timeout=seconds)
-        if "output" not in answer:
+        if answer["status"] not in ("exited", "timeout", "interrupted"):
             return answer
         found = {
             "status": answer["status"],

@@ -45,6 +45,10 @@ def terminal_tool(
     """
     if not isinstance(command, str):
         return _json(_failed(f"Invalid command: expected string, got {type(command).__name__}"))
+    try:
+        interval = int(check_interval or 0)
+    except (TypeError, ValueError, OverflowError):
+        return _json(_failed(f"check_interval is a number of seconds, not {check_interval!r}"))
     arguments: Fields = {
         "command": command,
         "background": background,
@@ -68,7 +72,7 @@ def terminal_tool(
         session.watch_patterns = (
             [] if "watch_patterns_ignored" in answer else list(watch_patterns or ())
         )
-        answer |= _watched(session, check_interval)
+        answer |= _watched(session, interval)
         answer |= {"notify_on_complete": True} if notify_on_complete else {}
     return _json(with_last_line(answer, timeout))
 
@@ -99,13 +103,13 @@ def with_last_line(answer: Fields, timeout: float | None) -> Fields:
     return {**answer, "output": f"{output}\n{line}" if output else line}
 
 
-def _watched(session: ProcessSession, check_interval: float | None) -> Fields:
+def _watched(session: ProcessSession, interval: int) -> Fields:
     """Queues a watcher for the gateway, where one is wanted; fields of the answer on it."""
     route = {name: os.environ.get(f"HERMES_SESSION_{name.upper()}", "") for name in ROUTE}
     for name, value in route.items():
         setattr(session, f"watcher_{name}", value)
-    if check_interval:
-        session.watcher_interval = max(int(check_interval), int(CHECK_INTERVAL))
+    if interval:
+        session.watcher_interval = max(interval, int(CHECK_INTERVAL))
     elif session.notify_on_complete and route["platform"]:
         session.watcher_interval = WATCHER_SECONDS
     else:
@@ -119,7 +123,7 @@ def _watched(session: ProcessSession, check_interval: float | None) -> Fields:
             **route,
         }
     )
-    if not check_interval or check_interval >= CHECK_INTERVAL:
+    if not interval or interval >= CHECK_INTERVAL:
         return {}
     return {"check_interval_note": f"raised to {CHECK_INTERVAL:g} s, the shortest there is"}
 

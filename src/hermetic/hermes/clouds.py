@@ -4,9 +4,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from hermetic.hermes.environments import MEBIBYTE, HermeticEnvironment, limits_of
-from hermetic.hermes.host import profile
+from hermetic.hermes.environments import HermeticEnvironment, limits_of, task_of
 
+SIZES = ("cpu", "memory")
 MOST_DISK = 10240  # MiB, by Daytona's limits
 
 _log = logging.getLogger("hermetic.hermes")
@@ -31,10 +31,14 @@ class ModalEnvironment(HermeticEnvironment):
         given = dict(modal_sandbox_kwargs or {})
         options: dict[str, Any] = {"image": image, "cwd": cwd, "persistent": persistent_filesystem}
         options |= {"lifetime": given.pop("timeout")} if "timeout" in given else {}
-        options |= {"cpu": given.pop("cpu")} if "cpu" in given else {}
-        options |= {"memory_bytes": given.pop("memory") * MEBIBYTE} if "memory" in given else {}
+        # a pair of a request and a limit is for the SDK alone
+        sizes = {
+            name: given.pop(name) for name in SIZES if isinstance(given.get(name), int | float)
+        }
+        options |= limits_of(sizes.get("cpu", 0), sizes.get("memory", 0), 0)
         options |= {"create_arguments": given} if given else {}
-        super().__init__("modal", cwd, timeout, options, task=_task(task_id, persistent_filesystem))
+        task = task_of(task_id, is_kept=persistent_filesystem)
+        super().__init__("modal", cwd, timeout, options, task=task)
 
 
 class DaytonaEnvironment(HermeticEnvironment):
@@ -66,11 +70,5 @@ class DaytonaEnvironment(HermeticEnvironment):
             **limits_of(cpu, memory, min(disk, MOST_DISK)),
         }
         options |= {"name": f"hermes-{task_id}"} if persistent_filesystem else {}
-        super().__init__(
-            "daytona", directory, timeout, options, task=_task(task_id, persistent_filesystem)
-        )
-
-
-def _task(task_id: str, is_persistent: bool) -> str | None:
-    """The task whose files are kept."""
-    return f"hermes-{profile()}-{task_id}" if is_persistent else None
+        task = task_of(task_id, is_kept=persistent_filesystem)
+        super().__init__("daytona", directory, timeout, options, task=task)

@@ -303,11 +303,7 @@ class DockerEnvironment(HermeticEnvironment):
         if run_as_host_user:
             options["user"] = f"{os.geteuid()}:{os.getegid()}"
         kind = "podman" if os.path.basename(find_docker() or "") == "podman" else "docker"
-        task = (
-            f"hermes-{profile()}-{task_id}"
-            if persist_across_processes or persistent_filesystem
-            else None
-        )
+        task = task_of(task_id, is_kept=persist_across_processes or persistent_filesystem)
         super().__init__(kind, directory, timeout, options, variables, task)
         notes = self.environment.isolation.notes
         for note in map(missing_limit, limits_of(cpu, memory, disk)):
@@ -379,6 +375,11 @@ class SingularityEnvironment(HermeticEnvironment):
         if persistent_filesystem:
             options["overlay"] = str(overlay_of(task_id))
         super().__init__("apptainer", directory, timeout, options)
+
+
+def task_of(task_id: str, *, is_kept: bool) -> str | None:
+    """The task whose environment or files outlive an object; None where they end with it."""
+    return f"hermes-{profile()}-{task_id}" if is_kept else None
 
 
 def overlay_of(task_id: str) -> Path:

@@ -407,6 +407,32 @@ def test_the_class_of_hermes_keeps_the_files_of_a_task() -> None:
             environment.cleanup()
 
 
+def test_the_class_of_hermes_takes_the_sizes_of_the_original() -> None:
+    make: Any = getattr(hermes, f"{KIND.capitalize()}Environment")
+    sizes: dict[str, Any] = {"cpu": 2, "memory": 2048}
+    own = {
+        "daytona": {**sizes, "disk": 4096},
+        # a pair is a request and a limit
+        "modal": {
+            "modal_sandbox_kwargs": {
+                **sizes,
+                "cpu": (2, 4),
+                "timeout": 600,
+                "block_network": True,
+            }
+        },
+    }[KIND]
+    environment = make(IMAGE, cwd="~", persistent_filesystem=False, **own)
+    try:
+        assert environment.execute("exit 3")["returncode"] == 3
+        created = json.loads((STANDIN / "created").read_text().splitlines()[-1])
+    finally:
+        environment.cleanup()
+    assert sizes.items() <= created.items()
+    if KIND == "modal":
+        assert (created["lifetime"], created["network"]) == (600, False)
+
+
 def test_the_sdk_is_imported_on_first_use() -> None:
     text = (
         f"import hermetic, sys; hermetic.open({KIND!r}, image='x'); print({KIND!r} in sys.modules)"

@@ -202,6 +202,8 @@ async def test_a_page_is_read_as_documented(
             "blocked",
         ),
         (Firecrawl, "/v2/scrape", {"success": True}, "no text"),
+        (Firecrawl, "/v2/scrape", {"data": {"metadata": ["none"]}}, "no text"),
+        (Exa, "/contents", {"statuses": [{"error": "none"}]}, "no text"),
     ],
 )
 async def test_a_page_that_the_service_cannot_read_is_an_error(
@@ -225,6 +227,7 @@ async def test_a_page_that_the_service_cannot_read_is_an_error(
         (Said(b"", status=302, headers={"Location": "http://127.0.0.1:1/"}), "status 302"),
         (Said(b"<html>", "text/html"), "JSON"),
         (Said(b"[]", "application/json"), "list instead of an object"),
+        (Said(b"[" * 100_000, "application/json"), "JSON"),
     ],
 )
 async def test_a_failure_of_the_service_says_what_to_do(
@@ -242,7 +245,14 @@ async def test_a_failure_of_the_service_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    "answer", [{}, {"results": None}, {"results": [1, None, {}]}, {"web": None, "data": None}]
+    "answer",
+    [
+        {},
+        {"results": None},
+        {"results": [1, None, {}]},
+        {"web": None, "data": None},
+        {"results": "none", "web": [1], "data": ["none"]},
+    ],
 )
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.kind.name)
 async def test_an_answer_without_results_has_none(service: Service, answer: dict[str, Any]) -> None:

@@ -111,7 +111,7 @@ class Provider:
             raise FetchError(f"{self.name} failed with status {reply.status}: {said}")
         try:
             answer = json.loads(reply.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise FetchError(f"{self.name} did not answer JSON") from None
         if not isinstance(answer, dict):
             raise FetchError(f"{self.name} answered {type(answer).__name__} instead of an object")
@@ -153,7 +153,7 @@ class Brave(Provider):
     async def search(self, call: Call, query: str, limit: int) -> list[Found]:
         """Results of the web alone."""
         answer = await self._get(call, "/web/search", q=query, count=limit)
-        return _found((answer.get("web") or {}).get("results"), "description")
+        return _found(_object(answer.get("web")).get("results"), "description")
 
 
 class Tavily(Provider):
@@ -196,7 +196,7 @@ class Exa(Provider):
         """The page as Exa has it."""
         answer = await self._post(call, "/contents", urls=[url], text=True)
         failed = [
-            str((one.get("error") or {}).get("tag") or "")
+            str(_object(one.get("error")).get("tag") or "")
             for one in _objects(answer.get("statuses"))
         ]
         return _page(self.name, answer.get("results"), "text", *failed)
@@ -215,15 +215,15 @@ class Firecrawl(Provider):
     async def search(self, call: Call, query: str, limit: int) -> list[Found]:
         """Results of the web alone."""
         answer = await self._post(call, "/v2/search", query=query, limit=limit)
-        return _found((answer.get("data") or {}).get("web"), "description")
+        return _found(_object(answer.get("data")).get("web"), "description")
 
     async def read(self, call: Call, url: str) -> Page:
         """The page after its scripts have run."""
         answer = await self._post(
             call, "/v2/scrape", url=url, formats=["markdown"], onlyMainContent=True
         )
-        data = answer.get("data") or {}
-        about = data.get("metadata") or {}
+        data = _object(answer.get("data"))
+        about = _object(data.get("metadata"))
         return _page(
             self.name,
             [{**data, "title": about.get("title")}],
@@ -267,6 +267,11 @@ def _unwrapped(url: str) -> str:
     if (parts.hostname or "").endswith("duckduckgo.com") and parts.path == "/l/":
         return next(iter(parse_qs(parts.query).get("uddg", [])), url)
     return url
+
+
+def _object(value: object) -> dict[str, Any]:
+    """An object of a JSON answer; an empty one where the service has sent something else."""
+    return value if isinstance(value, dict) else {}
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

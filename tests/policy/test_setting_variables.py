@@ -138,6 +138,10 @@ def test_other_builtins_are(command: str) -> None:
         ["readonly POSIXLY_CORRECT=1; set +o posix", "a=force", 'git push "--$a"'],
         ["unset BASHPID", "a=force", 'git push "--$a"'],
         ["declare -n r=PATH", "read -r r <<< /tmp/evil"],
+        ["a=([5]=force [0]=x)", 'git push "--${a[5]}"'],
+        ["declare -A d", 'd[a]=force; d[b]=x; git push "--${d[a]}"'],
+        ["a=(x force); n=0; declare -n t='a[n++]'", "echo $t", 'git push "--$t"'],
+        ["a=(x force); n=0", "let n++", 'git push "--${a[n]}"'],
         ["T=__h", "printf -v \"$T[8]\" '%s' 'git push --force'"],
     ],
 )

@@ -172,7 +172,9 @@ class KnownSession:
         self._state: ShellState | None = None
         self._is_likely = False  # the last command of this caller has ended without a change
         self._begun: ShellState | None = None  # as it was when it began; None before it was seen
-        self._accepted: Mapping[str, str | list[str]] = {}  # variables that need no approval
+        self._accepted: Mapping[
+            str, str | list[str] | dict[str, str]
+        ] = {}  # variables that need no approval
         # Answers of `variables` and `changed`, each behind what it rests on: most commands change
         # no variable.
         self._counted: tuple[object, object, dict[str, str]] | None = None

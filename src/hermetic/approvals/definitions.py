@@ -18,7 +18,7 @@ _FUNCTION = re.compile(r"^(\S+) \(\) ?$", re.MULTILINE)
 # of a function that is exported, behind its brace
 _ATTRIBUTES = re.compile(r"\ndeclare -f\w* \S+\Z")
 _ALIAS = re.compile(r"^alias (?:-- )?([^\s=]+)=((?:'[^']*'|\\')*)", re.MULTILINE)
-_ELEMENT = re.compile(r"\[[^\]]*\]=(\$'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
+_ELEMENT = re.compile(rf"\[({_ANSI}|{_DOUBLE}|[^\]]*)\]=({_ANSI}|{_DOUBLE})", re.DOTALL)
 # Ours, or what bash itself sets anew each time; the policy knows what stands for the ids of
 # processes.
 _SKIPPED = re.compile(
@@ -36,9 +36,11 @@ def read_definitions(text: str) -> ShellState:
     values = {one["name"]: one["value"] for one in declared if one["value"] is not None}
     aliased = {one["name"] for one in declared if "n" in one["flags"]}  # other names for variables
     variables = {
-        name: _value(value)
-        for name, value in values.items()
-        if name not in aliased and _counts(name)
+        one["name"]: _value(one["value"] or "()", one["flags"])
+        for one in declared
+        if (one["value"] is not None or "A" in one["flags"])
+        and one["name"] not in aliased
+        and _counts(one["name"])
     }
     home = variables.pop("HOME", None)
     exports_all = "allexport" in values.get("SHELLOPTS", "")
@@ -71,10 +73,12 @@ def _counts(name: str) -> bool:
     return not (is_skipped or SECRET_NAME.search(name))
 
 
-def _value(value: str) -> str | list[str]:
-    return (
-        list(map(_unquoted, _ELEMENT.findall(value))) if value.startswith("(") else _unquoted(value)
-    )
+def _value(value: str, flags: str) -> str | list[str] | dict[str, str]:
+    if not value.startswith("("):
+        return _unquoted(value)
+    pairs = {_unquoted(key): _unquoted(text) for key, text in _ELEMENT.findall(value)}
+    is_list = "A" not in flags and list(pairs) == list(map(str, range(len(pairs))))
+    return list(pairs.values()) if is_list else pairs
 
 
 def _functions(text: str) -> dict[str, str]:

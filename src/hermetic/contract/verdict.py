@@ -63,7 +63,8 @@ class ShellState(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     home: str | None = None
     user: str | None = None
-    variables: dict[str, str | list[str]] = {}
+    # a text, a list, or an associative or sparse array by its keys
+    variables: dict[str, str | list[str] | dict[str, str]] = {}
     # name → body, as `declare -f` prints it, with or without the `name ()` line
     functions: dict[str, str] = {}
     aliases: dict[str, str] = {}

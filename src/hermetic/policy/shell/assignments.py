@@ -6,14 +6,14 @@ import re
 
 from hermetic.policy.budget import copying, joined
 from hermetic.policy.call import Machine
-from hermetic.policy.marks import unknown_like
+from hermetic.policy.marks import NUMBER, unknown_like
 
+from .elements import Several, is_indexed, listed, numbered
 from .expansion import MAX_FIELDS, Folder
 from .setting import set_variable
 from .state import Shell, Value, texts_of
 from .syntax import Assign, Lit, Word
 
-MAX_INDEX = 4096
 # Their operands of the form of an assignment are not split.
 DECLARING = frozenset({"alias", "declare", "export", "local", "readonly", "typeset"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[.*\])?\+?=", re.DOTALL)
@@ -31,6 +31,27 @@ def makes_local(argv: list[str]) -> bool:
     return argv[:1] in (["local"], ["declare"], ["typeset"]) and not {*"gpfF"}.intersection(flags)
 
 
+def makes_map(argv: list[str]) -> bool:
+    """Whether a declaration makes its variables associative arrays."""
+    return (
+        argv[:1] != []
+        and argv[0] in DECLARING
+        and any(arg[:1] == "-" and "A" in arg for arg in argv[1:])
+    )
+
+
+def become_map(shell: Shell, name: str, *, is_new: bool) -> bool:
+    """Make a variable an associative array; False where bash refuses, as it is an indexed one."""
+    old = None if is_new else shell.get(name)
+    if isinstance(old, list) or (isinstance(old, dict) and old and is_indexed(old)):
+        if isinstance(old, dict):  # which of the two it is cannot be told
+            shell.variables[name] = {**old, NUMBER: unknown_like(*old.values())}
+        return False
+    if not isinstance(old, dict):
+        shell.variables[name] = {}
+    return True
+
+
 def assign(machine: Machine, assign: Assign, shell: Shell, folder: Folder) -> None:
     """Do what an assignment says, and judge it where the variable changes what programs do."""
     old: Value | None = shell.variables.get(shell.resolve(assign.name))
@@ -39,7 +60,7 @@ def assign(machine: Machine, assign: Assign, shell: Shell, folder: Folder) -> No
         return
     text = folder.text(assign.value)
     if assign.index is not None:
-        _assign_element(machine, assign, text, shell, folder)
+        folder.set_element(assign.name, folder.text(assign.index), text, append=assign.append)
         return
     if assign.append:
         old = shell.get(assign.name)
@@ -53,42 +74,32 @@ def assign(machine: Machine, assign: Assign, shell: Shell, folder: Folder) -> No
     set_variable(machine, shell, assign.name, text)
 
 
-def _assign_element(
-    machine: Machine, assign: Assign, text: str, shell: Shell, folder: Folder
-) -> None:
-    assert assign.index is not None
-    old = shell.get(assign.name)
-    if assign.name in ("BASH_ALIASES", "BASH_CMDS"):
-        shell.aliases[folder.text(assign.index)] = text
-    if isinstance(old, dict):
-        set_variable(machine, shell, assign.name, {**old, folder.text(assign.index): text})
-        return
-    values = texts_of(old) if old is not None else []
-    number = folder.arithmetic(assign.index)
-    if not number.lstrip("-").isdigit() or abs(int(number)) > MAX_INDEX:
-        key = folder.text(assign.index)
-        numbered = {str(n): v for n, v in enumerate(values)}
-        set_variable(machine, shell, assign.name, {**numbered, key: text})
-        return
-    at = int(number)
-    values += [""] * (at + 1 - len(values))
-    values[at] = joined((values[at], text)) if assign.append else text
-    set_variable(machine, shell, assign.name, values)
-
-
 def _array(assign: Assign, old: Value | None, folder: Folder) -> Value:
-    if any(index is not None for index, _ in assign.items) or isinstance(old, dict):
-        pairs: dict[str, str] = dict(old) if isinstance(old, dict) and assign.append else {}
-        for number, (index, word) in enumerate(assign.items):
-            pairs[folder.text(index) if index is not None else str(number)] = folder.text(word)
-        if all(key.isdigit() for key in pairs) and not isinstance(old, dict):
-            return [pairs[key] for key in sorted(pairs, key=lambda text: int(text[:9]))]
+    if isinstance(old, dict) and not is_indexed(old):
+        pairs = dict(old) if assign.append else {}
+        for index, word in assign.items:
+            pairs[folder.text(index) if index is not None else str(len(pairs))] = folder.text(word)
         return pairs
-    values = folder.fields([word for _, word in assign.items])
-    if assign.append:
-        values = [*(texts_of(old) if old is not None else []), *values]
-        folder.runner.spend(len(values))
-        return (
-            values if len(values) <= MAX_FIELDS else [*values[:MAX_FIELDS], unknown_like(*values)]
-        )
+    values = [*texts_of(old)] if assign.append and isinstance(old, str | list) else []
+    if any(index is not None for index, _ in assign.items) or (
+        assign.append and isinstance(old, dict)
+    ):
+        return _sparse(assign, numbered(old) if assign.append else {}, folder)
+    values += folder.fields([word for _, word in assign.items])
+    folder.runner.spend(len(values) if assign.append else 0)
+    if len(values) > MAX_FIELDS:
+        return [*values[:MAX_FIELDS], Several(unknown_like(*values))]
     return values
+
+
+def _sparse(assign: Assign, pairs: dict[str, str], folder: Folder) -> Value:
+    """An indexed array of which some elements name their index."""
+    following = str(max((int(key) for key in pairs if key.isdigit()), default=-1) + 1)
+    for index, word in assign.items:
+        key = folder.calculate(folder.text(index)) if index is not None else following
+        for text in [folder.text(word)] if index is not None else folder.fields([word]):
+            key = NUMBER if isinstance(text, Several) else key
+            pairs = {**pairs, key: text}
+            key = str(int(key) + 1) if key.isdigit() else NUMBER
+        following = key
+    return listed(pairs)

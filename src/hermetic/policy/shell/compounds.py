@@ -19,6 +19,7 @@ from .syntax import Calc, Case, CFor, Condition, For, Group, If, Loop, Node, Seq
 MAX_ROUNDS = 500  # lines a `while read` loop is followed for
 MAX_UNSETTLED = 3  # rounds of a loop that goes on changing variables
 MAX_COUNTED = 64  # rounds of a counting loop
+_COMPARES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 # "" is an assignment or an arithmetic command
 _AT_ONCE = ("", ":", "true", "echo", "printf", "let", "disown")
 
@@ -38,14 +39,22 @@ def run_compound(
     if isinstance(node, CFor):
         return _count(machine, node, shell, stdin, folder)
     if isinstance(node, Condition):
-        for word in node.words:
-            text = folder.text(word)
-            if HIDDEN_INDEX.match(text):
-                folder.runner.fold_text(text, shell)
+        _condition([folder.text(word) for word in node.words], shell, folder)
         return ""
     assert isinstance(node, Calc)
     folder.arithmetic(node.word)
     return ""
+
+
+def _condition(texts: list[str], shell: Shell, folder: Folder) -> None:
+    """`[[ … ]]`: operands of a comparison of numbers are computed, and so is an index."""
+    for before, text, after in zip(["", *texts], texts, [*texts[1:], ""], strict=False):
+        if HIDDEN_INDEX.match(text):
+            folder.runner.fold_text(text, shell)
+        if before in _COMPARES or after in _COMPARES:
+            folder.calculate(text)
+        elif before == "-v":
+            folder.named(text)
 
 
 def _branches(

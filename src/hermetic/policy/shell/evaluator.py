@@ -16,7 +16,7 @@ from hermetic.policy.variables import judge_variable
 
 from . import syntax
 from .aliases import expand
-from .assignments import DECLARING, assign, is_assignment, makes_local
+from .assignments import DECLARING, assign, become_map, is_assignment, makes_local, makes_map
 from .compounds import in_background, plain_word, run_compound
 from .decoders import holds_unpacked, is_decoded, unpacks
 from .expansion import Folder
@@ -426,10 +426,11 @@ class Evaluator(Findings):
         declares = len(node.words) > 1 and plain_word(node) in DECLARING
         for word in node.words:
             if isinstance(word, Assign):
-                if makes_local(argv):
-                    shell.hide(word.name)
-                assign(self, word, shell, folder)
+                is_new = makes_local(argv) and shell.hide(word.name)
                 argv.append(word.name)
+                if makes_map(argv) and not become_map(shell, word.name, is_new=is_new):
+                    continue
+                assign(self, word, shell, folder)
             elif declares and is_assignment(word):
                 argv.append(folder.text(word))
             else:

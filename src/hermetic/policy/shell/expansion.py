@@ -14,18 +14,32 @@ from hermetic.policy.marks import (
     UNSET,
     activate_globs,
     close_globs,
+    has_glob,
     is_plain,
+    marks_in,
     unknown_like,
 )
 
 from . import parameters
 from .arithmetic import calculate
 from .braces import expand_braces
+from .elements import (
+    MAX_INDEX,
+    Several,
+    element,
+    in_order,
+    is_indexed,
+    listed,
+    numbered,
+    of_map,
+    several_at,
+)
 from .setting import set_variable
 from .state import Shell
 from .syntax import Arith, Lit, Piece, Proc, Sub, Var, Word, literal
 
 MAX_FIELDS = 2_000
+MAX_INDIRECT = 8  # variables that each compute from the next
 _STEPPED = re.compile(
     r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
 )
@@ -41,6 +55,7 @@ class Folder:
     def __init__(self, runner: Machine, shell: Shell) -> None:
         self.runner = runner
         self.shell = shell
+        self.indirect = 0
 
     def fields(self, words: list[Word]) -> list[str]:
         """All fields the words expand to."""
@@ -88,7 +103,7 @@ class Folder:
         self.runner.spend(1)
         pieces = word.pieces
         if len(pieces) == 1 and isinstance(pieces[0], Lit):
-            return [close_globs(self._tilde_first(word, 0, pieces[0], assignment=False))]
+            return [_field(close_globs(self._tilde_first(word, 0, pieces[0], assignment=False)))]
         fields = _Fields()
         for at, piece in enumerate(pieces):
             if isinstance(piece, Var):
@@ -101,7 +116,7 @@ class Folder:
                 self.runner.spend(sum(map(reading, values)))
                 ifs = self.shell.scalar("IFS") if "IFS" in self.shell.variables else " \t\n"
                 fields.split(values, ifs)
-        return [close_globs(_cap(field)) for field in fields.found]
+        return [_field(close_globs(_cap(field))) for field in fields.found]
 
     def _single(self, piece: Piece) -> str:
         if isinstance(piece, Lit):
@@ -133,7 +148,7 @@ class Folder:
         return NUMBER
 
     def _number(self, name: str) -> int | None:
-        value = self._named(name)
+        value = self.named(name)
         if value is None:
             return 0 if self.shell.complete else None
         if not value.isascii():
@@ -148,12 +163,65 @@ class Folder:
         try:
             return int(value, 8 if value.startswith("0") and value.isdigit() else 0)
         except ValueError:
+            return self._computed(value)
+
+    def _computed(self, text: str) -> int | None:
+        """The number that a variable's text computes to, with what it assigns."""
+        if self.indirect >= MAX_INDIRECT:
             return None
+        self.indirect += 1
+        value = self.calculate(text)
+        self.indirect -= 1
+        return None if value == NUMBER else int(value)
 
     def _assign_number(self, name: str, value: int) -> None:
-        base, _, index = name.partition("[")
-        if not index:
-            self.shell.set(base, str(value))
+        self.set_named(name, str(value))
+
+    # --- elements
+
+    def set_named(self, target: str, text: str) -> None:
+        """Set a variable, or an element by its text: `name[index]`."""
+        name, bracket, index = target.partition("[")
+        if bracket:
+            self.set_element(name, index.removesuffix("]"), text)
+        else:
+            set_variable(self.runner, self.shell, name, text)
+
+    def set_element(self, name: str, key: str, text: str, *, append: bool = False) -> None:
+        """Set an element; one without a known index may be any."""
+        old, key = self.shell.get(name), self._index(key)
+        if name in ("BASH_ALIASES", "BASH_CMDS"):
+            self.shell.aliases[key] = text
+        if is_indexed(old):
+            key = self.calculate(key)
+            if key.startswith("-"):
+                is_list = (
+                    isinstance(old, list) and several_at(old) is None and -int(key) <= len(old)
+                )
+                key = str(len(old) + int(key)) if isinstance(old, list) and is_list else NUMBER
+        pairs = numbered(old)
+        self.runner.spend(len(pairs) // 16)
+        pairs = {**pairs, key: joined((pairs.get(key, ""), text)) if append else text}
+        dense = is_indexed(old) and key.isdigit() and int(key) <= MAX_INDEX
+        set_variable(self.runner, self.shell, name, listed(pairs) if dense else pairs)
+
+    def _index(self, text: str) -> str:
+        """An index as bash takes it from a text: it runs commands in it."""
+        if "$(" in text or "`" in text:
+            self.runner.fold_text(text, self.shell)
+        return text
+
+    def unset_element(self, target: str) -> None:
+        """Take an element out of an array, by its text."""
+        name, _, index = target.partition("[")
+        old, key = self.shell.get(name), self._index(index.removesuffix("]"))
+        if is_indexed(old):
+            key = self.calculate(key)
+        if key in ("@", "*") or isinstance(old, str):
+            self.shell.set(name, "")
+        elif old is not None:
+            left = {one: text for one, text in numbered(old).items() if one != key}
+            self.shell.set(name, left)
 
     # --- parameters
 
@@ -184,7 +252,7 @@ class Folder:
                 return (
                     list(value) if isinstance(value, dict) else list(map(str, range(len(values))))
                 )
-            return values
+            return values if value is None else in_order(value)
         if var.index is None and var.name in ("@", "*") and not var.indirect:
             held = self.shell.positional
             if held is None:
@@ -194,7 +262,8 @@ class Folder:
 
     def _length(self, var: Var, values: list[str] | None) -> str:
         if values is not None:
-            return NUMBER if values == [UNSET] else str(len(values))
+            is_open = values == [UNSET] or several_at(values) is not None
+            return NUMBER if is_open else str(len(values))
         value = self._one(var.name, var.index)
         return NUMBER if value is None else parameters.length_of(value)
 
@@ -210,17 +279,20 @@ class Folder:
             return UNSET
         if "$(" in target or "`" in target:
             self.runner.fold_text(target, self.shell)
-        return self._named(target)
+        return self.named(target)
 
-    def _named(self, text: str) -> str | None:
+    def named(self, text: str) -> str | None:
         """The value of a parameter or element by its text."""
         name, _, index = text.partition("[")
-        return self._one(name, Word([Lit(index[:-1], True)], 0, 0) if index else None)
+        index = self._index(index.removesuffix("]"))
+        return self._one(name, Word([Lit(index, True)], 0, 0) if index else None)
 
     def _one(self, name: str, index: Word | None) -> str | None:
         """The value of a parameter or element, None when it is unset or unknown."""
         if name.isdigit() or name in "@*#?$!-":
             return self._special(name)
+        if index is None and "[" in (target := self.shell.reference(name)):
+            return self.named(target)
         value = self.shell.get(name)
         if value is None:
             self.arithmetic(index) if index is not None else None  # commands in an index run
@@ -229,12 +301,11 @@ class Folder:
             return self.shell.scalar(name)
         if isinstance(value, dict):
             key = self.text(index)
-            return value.get(key, "") if is_plain(key) else unknown_like(*value.values())
+            return of_map(value, key, self.calculate(key) if is_indexed(value) else key)
         values = [value] if isinstance(value, str) else value
+        self.runner.spend(len(values) // 16)
         number = self._count(index)
-        if number is None:
-            return unknown_like(*values)
-        return values[number] if -len(values) <= number < len(values) else ""
+        return unknown_like(*values) if number is None else element(values, number)
 
     def _special(self, name: str) -> str:
         held = self.shell.positional
@@ -243,14 +314,15 @@ class Folder:
         if name == "-":
             return "himBHs"
         if name == "#":
-            return NUMBER if held is None else str(len(held))
+            is_open = held is None or several_at(held) is not None
+            return NUMBER if held is None or is_open else str(len(held))
         if not name.isdigit() and name not in "@*":
             return NUMBER
         if held is None:
             return UNSET
         if name in "@*":
             return joined(held, " ")
-        return held[int(name) - 1] if int(name[:6]) <= len(held) else ""
+        return element(held, int(name[:6]) - 1)
 
     def _count(self, word: Word | None) -> int | None:
         text = self.arithmetic(word) if word is not None else NUMBER
@@ -273,6 +345,8 @@ class Folder:
         is_known = offset is not None and (var.arg2 is None or length is not None)
         if offset is None or not is_known or (is_many and UNSET in values[:1] and offset < 0):
             return [unknown_like(*values)]
+        if is_many and (at := several_at(values)) is not None:
+            return values[min(offset, at) if offset >= 0 else 0 :]
         if is_many:
             return values[parameters.cut(len(values), offset, length)]
         return [parameters.slice_text(value, offset, length) for value in values]
@@ -287,7 +361,9 @@ class Folder:
         if is_set != is_other:
             return values if is_set else [] if is_many else [""]
         text = self._argument(var)
-        if op == "=" and var.index is None and not is_many:
+        if op == "=" and var.index is not None and not is_many:
+            self.set_element(var.name, self.text(var.index), text)
+        elif op == "=" and not is_many:
             set_variable(self.runner, self.shell, var.name, text)
         return [UNSET if op == "?" else text]
 
@@ -374,6 +450,8 @@ class _Fields:
             white = {*" \t\n"}.intersection(ifs)
             self.is_open = self.is_open and value[0] not in white
             self.add(list(map(activate_globs, split_ifs(value, ifs))))
+            if ifs and marks_in(value).strip(NUMBER):
+                self.found[-1] = Several(self.found[-1])
             self.is_open = self.is_open and value[-1] not in white
 
 
@@ -397,6 +475,10 @@ def _separator(ifs: str) -> tuple[re.Pattern[str], str]:
     if not others:
         return re.compile(f"{blanks}+"), white
     return re.compile(f"{blanks}*{marks}{blanks}*|{blanks}+" if white else marks), white
+
+
+def _field(text: str) -> str:
+    return Several(text) if has_glob(text) else text
 
 
 def _cap(text: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from hermetic.policy.marks import NUMBER, UNSET, unknown_like
 from hermetic.policy.paths import classify
 
+from .elements import Several
 from .state import Hidden, Shell, Value, texts_of
 from .syntax import If, Seq
 
@@ -36,7 +37,7 @@ def join(shell: Shell, ends: Sequence[Shell]) -> None:
     exported = [end.exported for end in (shell, *ends) if end.exported is not None]
     shell.exported = frozenset().union(*exported) if len(exported) > len(ends) else None
     first, *others = (end.positional for end in ends)
-    shell.positional = first if all(one == first for one in others) else [UNSET]
+    shell.positional = first if all(one == first for one in others) else [Several(UNSET)]
     cwds = {end.cwd for end in ends}
     shell.cwd = cwds.pop() if len(cwds) == 1 else _worst_directory(cwds, shell)
 
@@ -141,7 +142,7 @@ def _unknown(values: Sequence[Value]) -> Value:
     if texts and all(text.isdigit() for text in texts) and all(are_texts):
         return NUMBER
     unknown = unknown_like(*texts)
-    return unknown if any(are_texts) else [unknown]
+    return unknown if any(are_texts) else [Several(unknown)]
 
 
 def _join_functions(shell: Shell, ends: Sequence[Shell]) -> None:

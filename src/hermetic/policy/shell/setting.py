@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+from hermetic.policy.budget import joined
 from hermetic.policy.call import Call, Machine
+from hermetic.policy.marks import NUMBER
 from hermetic.policy.variables import judge_variable
 
+from .elements import numbered
 from .state import Shell, Value, texts_of
 
 # An index is arithmetic, and commands in it run, wherever the text is taken for a variable's name
@@ -16,7 +19,12 @@ HIDDEN_INDEX = re.compile(r"\s*[A-Za-z_]\w*\[.*(\$\(|`)", re.DOTALL)
 
 def set_variable(machine: Machine, shell: Shell, name: str, value: Value) -> None:
     """Set a variable, or the one that a nameref leads to, and judge what the value does."""
-    shell.set(name, value)
+    target = shell.reference(name)
+    if "[" in target:  # which element an index leads to is not known here
+        texts = joined(texts_of(value), " ")
+        shell.variables[shell.resolve(name)] = {**numbered(shell.get(name)), NUMBER: texts}
+    else:
+        shell.set(name, value)
     judge_value(machine, shell, name, value)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from hermetic.contract.verdict import ShellState
-from hermetic.policy.marks import NUMBER, PIDS, TOKEN, UNSET
+from hermetic.policy.marks import NUMBER, PIDS, TOKEN, UNSET, is_plain, unknown_like
 from hermetic.policy.programs.table import TABLE
 from hermetic.policy.tables import names
 
@@ -73,7 +73,7 @@ class Shell:
             "TMPDIR": "/tmp",
         }
         for name, value in state.variables.items():
-            self.variables[name] = value if isinstance(value, str) else list(value)
+            self.variables[name] = value if isinstance(value, str | dict) else list(value)
         # None: unknown which
         self.exported = None if state.exported is None else frozenset(state.exported)
         self.began: dict[str, Value] = dict(self.variables)  # when the text begins
@@ -145,13 +145,17 @@ class Shell:
         twin.positional = []
         return twin
 
-    def resolve(self, name: str) -> str:
-        """The variable that a name stands for: itself, or what a nameref leads to."""
+    def reference(self, name: str) -> str:
+        """What a name stands for: itself, or the variable or element that a nameref leads to."""
         for _ in range(MAX_REFERENCES):
             if not self.references.get(name):
                 break
-            name = self.references[name].partition("[")[0]
+            name = self.references[name]
         return name
+
+    def resolve(self, name: str) -> str:
+        """The variable that a name stands for, or is an element of."""
+        return self.reference(name).partition("[")[0]
 
     def set(self, name: str, value: Value) -> None:
         """Assign to a variable, or to the one that a nameref leads to."""
@@ -245,7 +249,7 @@ class Shell:
             return value
         if isinstance(value, list):
             return value[0] if value else ""
-        return value.get("0", "")
+        return value.get("0", "") if all(map(is_plain, value)) else unknown_like(*value.values())
 
     def items(self, name: str) -> list[str]:
         """All elements of an array, or the scalar as the only one."""

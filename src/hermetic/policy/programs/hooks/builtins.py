@@ -19,9 +19,10 @@ from hermetic.policy.marks import (
 )
 from hermetic.policy.paths import resolve
 from hermetic.policy.shell.assignments import makes_local
-from hermetic.policy.shell.expansion import split_ifs
+from hermetic.policy.shell.elements import Several, without_first
+from hermetic.policy.shell.expansion import Folder, split_ifs
 from hermetic.policy.shell.join import join
-from hermetic.policy.shell.setting import HIDDEN_INDEX, judge_value, set_variable
+from hermetic.policy.shell.setting import HIDDEN_INDEX, set_variable
 from hermetic.policy.variables import SESSION_ARRAY, judge_variable
 
 MAX_CALLBACKS = 8  # lines that mapfile is followed for
@@ -88,30 +89,29 @@ def judge_declare(call: Call) -> str | None:
             call.shell.refer(name, value)
             continue
         if not equals:
-            if "A" in flags and not isinstance(call.shell.variables.get(name), dict):
+            if "A" in flags and not isinstance(call.shell.variables.get(name), dict | list):
                 call.shell.variables[name] = {}
             continue
         if name.endswith("+"):
             name, value = name[:-1], call.shell.scalar(name[:-1]) + value
-        name = call.shell.resolve(name)
         value = value.upper() if "u" in flags else value.lower() if "l" in flags else value
-        base, bracket, key = name.partition("[")
-        if bracket:
-            run_index(call, key)
-            call.shell.variables[base] = [value]
-            judge_value(call.machine, call.shell, base, [value])
+        if "[" in name:
+            Folder(call.machine, call.shell).set_named(name, value)
             continue
-        if "$(" in value and "i" in flags:
-            run_code(call, f'echo "{value}"', "an arithmetic text")
+        name = call.shell.resolve(name)
+        is_array = {"a", "A"}.intersection(flags) or not isinstance(
+            call.shell.get(name), str | None
+        )
+        if is_array and value[:1] == "(" and value[-1:] == ")" and is_plain(value):
+            call.machine.run_text(f"{name}={value}", call.shell, None)
+            continue
+        if "i" in flags:
+            if "$(" in value:
+                run_code(call, f'echo "{value}"', "an arithmetic text")
+            value = Folder(call.machine, call.shell).calculate(value)
         call.shell.variables[name] = value
         judge_variable(call, name, value, temporary=False)
     return ""
-
-
-def run_index(call: Call, key: str) -> None:
-    """An index is arithmetic, and commands in it run."""
-    if "$(" in key or "`" in key:
-        run_code(call, f'echo "{key.rstrip("]")}"', "an index")
 
 
 def judge_unset(call: Call) -> str | None:
@@ -123,12 +123,12 @@ def judge_unset(call: Call) -> str | None:
             call.report("clear-history", "stops the shell from recording its history")
         if "-n" in call.args:
             call.shell.references = {k: v for k, v in call.shell.references.items() if k != name}
-        elif "-f" not in call.args:
+        elif "-f" not in call.args and "[" not in name:
             call.shell.set(name, "")
         if "-v" not in call.args:
             call.shell.functions.pop(name, None)
         if "[" in name:
-            run_index(call, name.partition("[")[2])
+            Folder(call.machine, call.shell).unset_element(name)
     return ""
 
 
@@ -160,7 +160,7 @@ def judge_shift(call: Call) -> str | None:
     """shift drops positional parameters."""
     if call.shell.positional is not None:
         count = int(call.args[0]) if call.args and call.args[0].isdigit() else 1
-        call.shell.positional = call.shell.positional[min(count, 9999) :]
+        call.shell.positional = without_first(call.shell.positional, min(count, 9999))
     return ""
 
 
@@ -174,7 +174,9 @@ def judge_read(call: Call) -> str | None:
     names = options.operands
     if call.name != "read":
         name = names[0] if names else "MAPFILE"
-        lines = text.rstrip("\n").split("\n") if is_known(text) else [unknown_like(text)]
+        lines: list[str] = [Several(unknown_like(text))]
+        if is_known(text):
+            lines = text.rstrip("\n").split("\n")
         set_variable(call.machine, call.shell, name, lines)
         for code, line in itertools.product(options.values("C"), lines[:MAX_CALLBACKS]):
             after = call.shell.fork()
@@ -185,7 +187,9 @@ def judge_read(call: Call) -> str | None:
     array = options.value("a")
     ifs = call.env.get("IFS", call.shell.scalar("IFS"))
     if array is not None:
-        fields = split_ifs(line, ifs) if is_known(line) and ifs else [line]
+        fields: list[str] = [Several(line)]
+        if is_known(line) and ifs:
+            fields = split_ifs(line, ifs)
         set_variable(call.machine, call.shell, array, fields)
         return ""
     known = is_known(line)
@@ -193,11 +197,8 @@ def judge_read(call: Call) -> str | None:
     parts = line.split(separator, max(len(names) - 1, 0)) if ifs and known else [line]
     parts += [""] * len(names)
     for part, name in zip(parts, names or ["REPLY"], strict=False):
-        base, bracket, key = name.partition("[")
-        if bracket:
-            run_index(call, key)
         value = part.strip(" \t") if known else line
-        set_variable(call.machine, call.shell, base, value)
+        Folder(call.machine, call.shell).set_named(name, value)
     return ""
 
 
@@ -225,7 +226,7 @@ def judge_test(call: Call) -> str | None:
     """test evaluates an index inside -v."""
     for flag, value in itertools.pairwise(call.args):
         if flag == "-v" and "[" in value:
-            run_index(call, value.partition("[")[2])
+            Folder(call.machine, call.shell).named(value)
     return ""
 
 

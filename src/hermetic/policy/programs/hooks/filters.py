@@ -17,8 +17,8 @@ from hermetic.policy.effects import read, write
 from hermetic.policy.marks import is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.programs.hooks.network import judge_nc
 from hermetic.policy.programs.interpret import judge_by_row
+from hermetic.policy.shell.expansion import Folder
 from hermetic.policy.shell.quoting import decode_backslashes
-from hermetic.policy.shell.setting import set_variable
 from hermetic.policy.tables import regex
 
 MAX_REPEATS = 500
@@ -63,9 +63,7 @@ def judge_printf(call: Call) -> str | None:
         return ""
     text = _format_printf(args[0], args[1:])
     if variable is not None:
-        if "[" in variable:
-            call.machine.fold_text(variable, call.shell)
-        set_variable(call.machine, call.shell, variable.partition("[")[0], text)
+        Folder(call.machine, call.shell).set_named(variable, text)
         return ""
     return text
 

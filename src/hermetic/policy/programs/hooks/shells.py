@@ -10,10 +10,11 @@ import shlex
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import execute, run_code
 from hermetic.policy.effects import read
-from hermetic.policy.marks import DECODED, LOCAL, NET, NUMBER, SECRET, is_known, marks_in, shown
+from hermetic.policy.marks import DECODED, LOCAL, NET, SECRET, is_known, marks_in, shown
 from hermetic.policy.paths import classify, resolve
 from hermetic.policy.programs.hooks.interpreters import run_script
 from hermetic.policy.programs.interpret import report_privilege
+from hermetic.policy.shell.expansion import Folder
 from hermetic.policy.shell.traps import EVENTS, keep, signal_name
 from hermetic.policy.variables import import_function, judge_variable
 
@@ -186,9 +187,7 @@ def judge_let(call: Call) -> str | None:
     for arg in call.args:
         if "$(" in arg or "`" in arg:
             run_code(call, f'echo "{arg}"', "an arithmetic text")
-        name, equals, value = arg.partition("=")
-        if equals and name.isidentifier():
-            call.shell.set(name, value if value.isdigit() else NUMBER)
+        Folder(call.machine, call.shell).calculate(arg)
     return ""
 
 

@@ -236,9 +236,9 @@ async def test_leaving_the_sandbox_and_a_batch_need_a_person_in_every_mode(
         "local", hermetic.Isolation(kind="local", shared_paths=("/",)), {"cwd": str(tmp_path)}
     )
     gate = PolicyGate(Approvals(ApprovalSettings(**settings)))
-    with pytest.raises(NotPermitted, match="nobody"):
+    with pytest.raises(NotPermitted, match="no user"):
         await gate.command("t", "true", place, outside=True)
-    with pytest.raises(NotPermitted, match="nobody"):
+    with pytest.raises(NotPermitted, match="no user"):
         await gate.batch("t", place, count=2, under=str(tmp_path / "a"))
 
 

@@ -36,7 +36,7 @@ export class Channel {
   readonly trouble = signal<Trouble | null>(null);
   readonly pending = signal(0); // bytes of input that wait
 
-  private parsed: number | null = null; // offset up to which the screen has parsed; null: nothing yet
+  private received: number | null = null; // offset up to which the screen has the output, parsed or not; null: nothing yet
   private acked = 0;
   private inputs = 0;
   private waiting: Uint8Array[] = [];
@@ -53,18 +53,19 @@ export class Channel {
 
   attach(): void {
     const { environment, process, number: channel } = this;
-    send({ op: "attach", channel, environment, process, from: this.parsed, ...this.proposed() });
+    send({ op: "attach", channel, environment, process, from: this.received, ...this.proposed() });
   }
 
   take(): void {
     send({ op: "take", channel: this.number });
   }
 
-  give(note = ""): void {
-    send({ op: "give", channel: this.number, note });
+  /** Gives the keyboard back; false without a connection. */
+  give(note = ""): boolean {
+    return send({ op: "give", channel: this.number, note });
   }
 
-  /** Types a line that the server neither logs nor records. */
+  /** Types a line that the server neither logs nor records; false without a connection. */
   secret(text: string): boolean {
     return send({ op: "secret", channel: this.number, text });
   }
@@ -73,9 +74,9 @@ export class Channel {
     if (this.mine.value) send(encode(RESIZE, this.number, 0, size(rows, cols)));
   }
 
-  /** Sends input of any size, in order. Nothing is typed while earlier output is replayed, or by a viewer. */
-  input(data: Uint8Array): void {
-    if (!this.live.value || !this.mine.value || this.replaying.value || this.ended.value) return;
+  /** Sends input of any size, in order. A viewer types nothing, and the terminal replies to nothing that is replayed. */
+  input(data: Uint8Array, isTyped: boolean): void {
+    if (!this.live.value || !this.mine.value || (this.replaying.value && !isTyped) || this.ended.value) return;
     for (let start = 0; start < data.length; start += PIECE) this.waiting.push(data.subarray(start, start + PIECE));
     this.pump();
   }
@@ -94,6 +95,7 @@ export class Channel {
   onFrame({ type, offset, payload }: Frame): void {
     switch (type) {
       case OUTPUT:
+        this.received = offset + payload.length;
         this.screen.write(payload, () => this.onParsed(offset + payload.length));
         break;
       case REPLAY_BEGIN: // with the modes that the output before it has set
@@ -114,15 +116,15 @@ export class Channel {
   }
 
   private onParsed(offset: number): void {
-    this.parsed = offset;
     if (offset - this.acked < ACK_EVERY) return;
     this.acked = offset;
     send(encode(ACK, this.number, offset));
   }
 
   private onGap(offset: number): void {
-    const skipped = this.parsed === null ? "Earlier output" : `${(offset - this.parsed).toLocaleString()} bytes`;
-    this.screen.write(`\x1b[0m\r\n\x1b[2m── ${skipped} not shown; the whole output is under “Output” ──\x1b[0m\r\n`, () => this.onParsed(offset));
+    const skipped = this.received === null ? "Earlier output" : `${(offset - this.received).toLocaleString()} bytes`;
+    this.received = offset;
+    this.screen.write(`\x1b[0m\r\n\x1b[2m── ${skipped} not shown: more was printed than is kept ──\x1b[0m\r\n`, () => this.onParsed(offset));
   }
 
   onEvent(event: Event): void {
@@ -150,9 +152,9 @@ export class Channel {
   private onAttached(event: Event): void {
     this.live.value = true;
     this.trouble.value = null;
-    if (this.parsed === null || event.start > this.parsed || event.end < this.parsed) {
+    if (this.received === null || event.start > this.received || event.end < this.received) {
       this.screen.reset();
-      this.parsed = null;
+      this.received = null;
     }
     this.acked = event.start;
     this.onControl(event);

@@ -21,7 +21,7 @@ const CLIPBOARD_LIMIT = 100_000;
 adoptStyles();
 
 export interface Options {
-  onData(data: Uint8Array): void;
+  onData(data: Uint8Array, isTyped: boolean): void; // not typed: the terminal's own replies to programs
   onSize(rows: number, cols: number): void;
   onTitle(text: string): void;
   onKey(event: KeyboardEvent): boolean; // false: not for the terminal
@@ -72,8 +72,8 @@ export class XtermScreen implements Screen {
 
   private listen(): void {
     const { terminal, options, encoder } = this;
-    terminal.onData((text) => options.onData(encoder.encode(text)));
-    terminal.onBinary((text) => options.onData(Uint8Array.from(text, (each) => each.charCodeAt(0))));
+    terminal.onData((text) => options.onData(encoder.encode(text), isTyping()));
+    terminal.onBinary((text) => options.onData(Uint8Array.from(text, (each) => each.charCodeAt(0)), false));
     terminal.onTitleChange((text) => options.onTitle(title(text)));
     terminal.onResize(({ rows, cols }) => !this.fixed && options.onSize(rows, cols));
     terminal.attachCustomKeyEventHandler((event) => options.onKey(event));
@@ -163,6 +163,12 @@ export class XtermScreen implements Screen {
     for (const stop of this.stops) stop();
     this.terminal.dispose();
   }
+}
+
+/** Whether a key or a paste is being handled: output is parsed in timers and in messages of the socket. */
+function isTyping(): boolean {
+  const handled = window.event;
+  return handled instanceof KeyboardEvent || handled instanceof InputEvent || handled instanceof ClipboardEvent;
 }
 
 function openLink(target: string): void {

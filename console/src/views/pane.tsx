@@ -33,7 +33,7 @@ function useLive(process: Process, onTitle: (text: string) => void, onKey: (even
     void loadScreen().then(async ({ XtermScreen }) => {
       if (gone || !box.current) return;
       const screen = await XtermScreen.open(box.current, {
-        onData: (data) => made?.channel.input(data),
+        onData: (data, isTyped) => made?.channel.input(data, isTyped),
         onSize: (rows, cols) => made?.channel.resize(rows, cols),
         onTitle,
         onKey: (event) => made === null || onKey(event, made),
@@ -120,7 +120,7 @@ export function Pane({ process, compact = false }: { process: Process; compact?:
         </div>
       </header>
       {find.value && live && <FindBar screen={live.screen} close={() => (find.value = false)} />}
-      <div class="screen-room">
+      <div class="screen-room" aria-busy={!live || live.channel.replaying.value}>
         <div class="screen" ref={box} data-testid="screen" />
         {live && <Notices live={live} />}
       </div>
@@ -171,7 +171,7 @@ function Notices({ live: { channel } }: { live: Live }) {
       </div>
     );
   }
-  if (tab.connection.value !== "open") return <div class="over foot" role="status">Connection lost. Reconnecting; the screen is replayed from where it stopped.</div>;
+  if (tab.connection.value !== "open") return <div class="over foot" role="status">Connection lost: what you type is not sent. Reconnecting …</div>;
   if (channel.pending.value > 64 * 1024) return <div class="over foot" role="status">Pasting: {bytes(channel.pending.value)} to go</div>;
   return null;
 }
@@ -217,7 +217,8 @@ function Give({ live: { channel, screen }, close }: { live: Live; close: () => v
   const note = useRef<HTMLInputElement>(null);
   const submit = (event: Event) => {
     event.preventDefault();
-    channel.give(note.current?.value ?? "");
+    const sent = channel.give(note.current?.value ?? "");
+    if (!sent) toast({ text: "Not given back: there is no connection", advice: "Try again once the terminal is live.", bad: true });
     close();
     screen.terminal.focus();
   };
@@ -241,7 +242,8 @@ function Secret({ live: { channel, screen }, close }: { live: Live; close: () =>
   const text = useRef<HTMLInputElement>(null);
   const submit = (event: Event) => {
     event.preventDefault();
-    channel.secret(text.current?.value ?? "");
+    const sent = channel.secret(text.current?.value ?? "");
+    if (!sent) toast({ text: "The secret was not typed: there is no connection", advice: "Type it again once the terminal is live.", bad: true });
     close();
     screen.terminal.focus();
   };

@@ -1,5 +1,7 @@
 """A person records a terminal and plays it; stops everything and releases it."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +27,32 @@ async def test_a_recording_of_a_terminal_plays_what_was_shown() -> None:
         await person.page.get_by_role("button", name="Play").click()
         await expect(person.page.locator(".player")).to_be_visible()
         await person.sees("played-42")
+        assert person.problems == []
+
+
+async def test_a_recording_is_played_in_the_sizes_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    kept = tmp_path / "hermetic" / "recordings"
+    kept.mkdir(parents=True, mode=0o700)
+    events = [[0.1, "o", "small\r\n"], [0.2, "r", "60x20"], [0.3, "o", "large\r\n"]]
+    header = {"version": 2, "width": 40, "height": 10, "timestamp": 1, "title": "sizes"}
+    id = "rec-20260101-000000-00000000"
+    (kept / f"{id}.cast").write_text("\n".join(map(json.dumps, [header, *events])))
+    async with console() as person:
+        await person.enter(f"recordings?play={id}")
+        rows = person.page.locator(".player .xterm-rows > div")
+        await person.sees("large")
+        await expect(rows).to_have_count(20)
+        await person.page.get_by_label("Position").fill("0.15")
+        await expect(rows).to_have_count(10)
+        await expect(rows.first).to_contain_text("small")
+        assert "large" not in "\n".join(await person.screen())
+        async with person.page.expect_download() as saving:
+            await person.page.get_by_role("link", name="Save").click()
+        saved = await (await saving.value).path()
+        assert json.loads(saved.read_text().splitlines()[0]) == header
         assert person.problems == []
 
 

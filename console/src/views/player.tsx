@@ -21,24 +21,29 @@ class Playback {
     readonly cast: Cast,
     private readonly screen: XtermScreen,
   ) {
-    screen.resize(cast.rows, cast.cols);
+    this.rewind();
+  }
+
+  private rewind(): void {
+    this.screen.write("\x1bc", () => {}); // a reset in its place behind what is not parsed yet
+    this.resize(this.cast.rows, this.cast.cols);
+    this.next = 0;
   }
 
   seek(time: number): void {
-    if (time < this.time) {
-      this.screen.reset();
-      this.next = 0;
-    }
+    if (time < this.time) this.rewind();
     this.time = Math.min(time, this.cast.length);
     for (let event = this.cast.events[this.next]; event && event.time <= this.time; event = this.cast.events[++this.next]) {
       if (event.code === "o") this.screen.write(event.data, () => {});
-      else if (event.code === "r") this.resize(event.data);
+      else if (event.code === "r") {
+        const [cols, rows] = event.data.split("x").map(Number);
+        if (rows && cols) this.resize(rows, cols);
+      }
     }
   }
 
-  private resize(data: string): void {
-    const [cols, rows] = data.split("x").map(Number);
-    if (rows && cols) this.screen.resize(rows, cols);
+  private resize(rows: number, cols: number): void {
+    this.screen.write("", () => this.screen.resize(rows, cols));
   }
 }
 

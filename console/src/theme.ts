@@ -33,3 +33,9 @@ export const TERMINAL: Record<Theme, ITheme> = {
     brightBlack: "#616b7a", brightRed: "#c7372e", brightGreen: "#1a8548", brightYellow: "#8f6100", brightBlue: "#2f5be0", brightMagenta: "#8f4bcb", brightCyan: "#0e7d8f", brightWhite: "#3a414c",
   },
 };
+
+/** Colours of what was found in a terminal. */
+export const FOUND: Record<Theme, { matchBackground: string; activeMatchBackground: string; matchOverviewRuler: string; activeMatchColorOverviewRuler: string }> = {
+  dark: { matchBackground: "#6b5310", activeMatchBackground: "#b98a12", matchOverviewRuler: "#b98a12", activeMatchColorOverviewRuler: "#e8b44f" },
+  light: { matchBackground: "#fdeeb8", activeMatchBackground: "#f2c14e", matchOverviewRuler: "#f2c14e", activeMatchColorOverviewRuler: "#b37a00" },
+};

@@ -3,8 +3,8 @@
 import type { ComponentChildren } from "preact";
 import type { Problem } from "../api";
 import { ended, outcome } from "../format";
-import { nameOf, portsOf } from "../state";
-import type { Environment, Process } from "../types";
+import { environment, nameOf, portsOf } from "../state";
+import type { Process } from "../types";
 import { Icon, type IconName } from "./icons";
 
 export function Empty({ icon, title, children }: { icon: IconName; title: string; children: ComponentChildren }) {
@@ -42,12 +42,9 @@ export function Outcome({ process }: { process: Pick<Process, "state" | "ending"
   );
 }
 
-export function Kind({ environment }: { environment: Environment | undefined }) {
-  return environment ? <span class="kind">{environment.kind}</span> : null;
-}
-
-export function EnvironmentName({ environment, id = "" }: { environment: Environment | undefined; id?: string }) {
-  return <span class={environment?.task ? "" : "mono"}>{nameOf(environment, id)}</span>;
+/** The environment that a view is of, beside its heading: nothing else names it on a phone. */
+export function Of({ id }: { id: string }) {
+  return <span class="of clip">{nameOf(environment(id), id)}</span>;
 }
 
 export function Key({ children }: { children: ComponentChildren }) {

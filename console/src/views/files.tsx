@@ -4,12 +4,13 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { at, get, problemOf, request, type Problem } from "../api";
 import { age, bytes, exact, line, now } from "../format";
-import { Empty, Failure, Waiting } from "../parts/basics";
+import { Empty, Failure, Of, Waiting } from "../parts/basics";
 import { Icon } from "../parts/icons";
 import { href, route } from "../route";
 import { changed, environments, nameOf } from "../state";
 import type { Change, Entry } from "../types";
 import { Changes } from "./diff";
+import { NoEnvironments } from "./environments";
 
 const TEXT_LIMIT = 256 * 1024;
 
@@ -35,7 +36,7 @@ export function Files() {
   return (
     <div class="view files">
       <div class="head">
-        <h1>Files</h1>
+        <h1>Files <Of id={chosen} /></h1>
         <nav class="filters" aria-label="Show">
           <a href={href("files", chosen)} aria-current={tab === "changes" ? "true" : undefined}>Changes</a>
           <a href={href("files", chosen, "", { show: "files" })} aria-current={tab === "files" ? "true" : undefined}>All files</a>
@@ -47,9 +48,10 @@ export function Files() {
 }
 
 function Choose() {
+  if (environments.value.length === 0) return <div class="view files"><div class="head"><h1>Files</h1></div><NoEnvironments /></div>;
   return (
     <div class="view files">
-      <h1>Files</h1>
+      <div class="head"><h1>Files</h1></div>
       <Empty icon="files" title="Whose files?">
         <p>Choose an environment to see its workspace and what has changed in it.</p>
         <ul class="choose">{environments.value.map((each) => <li key={each.id}><a href={href("files", each.id)}>{nameOf(each)} <span class="kind">{each.kind}</span></a></li>)}</ul>

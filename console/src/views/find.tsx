@@ -3,11 +3,9 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Icon } from "../parts/icons";
+import { FOUND, theme } from "../theme";
 import type { XtermScreen } from "../terminal/screen";
 
-const OPTIONS = {
-  decorations: { matchBackground: "#6b5310", activeMatchBackground: "#b98a12", matchOverviewRuler: "#b98a12", activeMatchColorOverviewRuler: "#e8b44f" },
-};
 
 export function FindBar({ screen, close }: { screen: XtermScreen; close: () => void }) {
   const field = useRef<HTMLInputElement>(null);
@@ -23,8 +21,9 @@ export function FindBar({ screen, close }: { screen: XtermScreen; close: () => v
       screen.terminal.focus();
     };
   }, []);
-  const next = () => screen.search.findNext(field.current?.value ?? "", OPTIONS);
-  const previous = () => screen.search.findPrevious(field.current?.value ?? "", OPTIONS);
+  const options = () => ({ decorations: FOUND[theme.value] });
+  const next = () => screen.search.findNext(field.current?.value ?? "", options());
+  const previous = () => screen.search.findPrevious(field.current?.value ?? "", options());
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key === "Enter") (event.shiftKey ? previous : next)();
     else if (event.key === "Escape") close();

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { at, get, post, problemOf, type Problem } from "../api";
 import { age, bytes, ended, line, now } from "../format";
-import { Empty, Failure, Outcome, Ports, Waiting } from "../parts/basics";
+import { Empty, Failure, Of, Outcome, Ports, Waiting } from "../parts/basics";
 import { failed, toast } from "../parts/toast";
 import { go, href, route } from "../route";
 import { can, changed, environment, environments, nameOf, tick } from "../state";
@@ -33,7 +33,7 @@ export function Processes() {
   return (
     <div class={id ? "view processes with-detail" : "view processes"}>
       <div class="head">
-        <h1>Processes</h1>
+        <h1>Processes {chosen && <Of id={chosen} />}</h1>
         <nav class="filters" aria-label="Filter">
           <a href={href("processes", chosen)} aria-current={all ? undefined : "true"}>Running</a>
           <a href={href("processes", chosen, "", { all: "1" })} aria-current={all ? "true" : undefined}>With ended</a>
@@ -47,7 +47,7 @@ export function Processes() {
         </Empty>
       )}
       {list.value && list.value.length > 0 && <Table list={list.value} all={all} id={id} mixed={!chosen} />}
-      {id && <Detail key={id} />}
+      {id && !problem.value && <Detail key={id} />}
     </div>
   );
 }

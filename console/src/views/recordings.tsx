@@ -31,13 +31,13 @@ export function Recordings() {
       <div class="head"><h1>Recordings</h1></div>
       {problem.value && !missing && <Failure problem={problem.value} />}
       {!data.value && !problem.value && <Waiting />}
+      {chosen && <Player key={chosen} id={chosen} />}
       {(missing || (data.value && list.length === 0)) && (
         <Empty icon="recordings" title="No recordings yet">
           <p>A recording keeps what a terminal showed, with its timing, and plays here or in asciinema. Secrets are redacted. Record a command:</p>
           <pre class="sample">hermetic record --task demo -- 'make test'</pre>
         </Empty>
       )}
-      {chosen && <Player key={chosen} id={chosen} />}
       <ul class="recording-list">
         {list.map((each) => <Row key={each.id} recording={each} chosen={each.id === chosen} />)}
       </ul>

@@ -209,7 +209,7 @@ class Environments:
                 404,
                 "unknown_environment",
                 f"No environment {id} is known here.",
-                "List them again.",
+                "It has probably ended: list them again.",
             )
         return known
 

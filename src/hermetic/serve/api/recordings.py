@@ -64,7 +64,12 @@ async def _remove(call: Call) -> None:
 
 
 def _unknown(id: str) -> Refused:
-    return Refused(404, "unknown_recording", f"No recording {id} is kept.", "List them again.")
+    return Refused(
+        404,
+        "unknown_recording",
+        f"No recording {id} is kept.",
+        "It may have been removed: list them again.",
+    )
 
 
 ROUTES = (

@@ -39,6 +39,22 @@ _BARE = (
 )
 
 
+# What a file should not hold, as characters or as the bytes of UTF-8: turned text, and what moves the
+# cursor of the terminal that shows it. Colours are harmless.
+_TURNED = regex("[\u202a-\u202e\u2066-\u2069]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
+_OVERWRITES = regex("\x1b(\\[[\\d;?]*[A-HJKSTfsu]|[]PX^_c78])|[^\r\n]\r+[^\r\n]|[^\b]\b")
+
+
+def deception_in_file(text: str) -> str:
+    """What makes a written text, or the name of a file, deceptive; empty for nothing."""
+    if not text.isascii() and _TURNED.search(text):
+        return "text that is turned around"
+    is_control = "\x1b" in text or "\r" in text or "\b" in text
+    if is_control and "\0" not in text and _OVERWRITES.search(text):
+        return "control characters that change what a terminal shows"
+    return ""
+
+
 def deception_in(text: str) -> tuple[str, int] | None:
     """What makes the text deceptive and where, or None."""
     is_ascii = text.isascii()

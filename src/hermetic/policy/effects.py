@@ -11,6 +11,7 @@ from hermetic.policy.tables import names
 from . import marks
 from .budget import copying
 from .call import Call
+from .deception import DECEPTIVE, deception_in_file
 from .marks import DEVICE, ENDLESS, FILE, GLOBS, NET, SECRET, UNKNOWN, has_glob, is_known, shown
 from .paths import Place, below_home, classify, follow, is_env_file, is_secret, resolve
 from .protected import protect_ours
@@ -73,10 +74,22 @@ def write(call: Call, path: str, *, content: str = "", tree: bool = False) -> No
     place = classify(full, call.shell)
     call.machine.note("write", full)
     protect_ours(call, full, shown(path))
-    call.shell.files[full] = content
+    hold(call, full, content)
     rule, reason = _written(call, full, place, tree)
     if rule:
         call.report(rule, f"{reason}: {shown(path)}", full)
+
+
+def hold(call: Call, full: str, content: str) -> None:
+    """Remember what a file holds for what runs later in the same text."""
+    call.shell.files[full] = content
+    check_deception(call, full, content)
+
+
+def check_deception(call: Call, full: str, content: str = "") -> None:
+    """Report a file whose name or content looks other than it is."""
+    if reason := deception_in_file(full) or deception_in_file(content):
+        call.report(DECEPTIVE, f"writes {reason}: {shown(full)}")
 
 
 def _written(call: Call, full: str, place: Place, tree: bool) -> tuple[str, str]:

@@ -32,6 +32,8 @@ _TOKEN = re.compile(
     |(?P<symbol>=>|->|\?\.|\.{2,3}|[=!]==?|[<>]=|=~|!~|&&|\|\||[-+.*/|]=|<<|.)""",
     re.VERBOSE | re.DOTALL,
 )
+# A character by its number, as strings of these languages have it.
+_NUMBERED = re.compile(r"\\(?:[ux]\{(?P<long>[0-9A-Fa-f]{1,5})\}|u(?P<short>[0-9A-Fa-f]{4}))")
 _PERLISH = frozenset(names("perl ruby elixir crystal"))
 # Languages that have a kind of token, where not all have it.
 _LANGUAGES: dict[str, Collection[str]] = {
@@ -109,6 +111,7 @@ def _token(kind: str, value: str, language: str, after_dollar: bool) -> Token:
         body = value[1:-1]
         if kind == "single" and language != "javascript":
             return Token("string", body.replace("\\'", "'").replace("\\\\", "\\"))
+        body = _NUMBERED.sub(lambda match: chr(int(match["long"] or match["short"], 16)), body)
         body = decode_backslashes(body, octal_needs_zero=False)[0] if "\\" in body else body
         if kind == "tick" and (after_dollar or language not in ("javascript", "go")):
             return Token("command", body)

@@ -108,6 +108,6 @@ def deliver(target: str, output: str, call: Call) -> None:
         if any(mark in output for mark in (SECRET, TOKEN)):
             call.report(EXFIL, f"sends credentials to another machine: {shown(target)}")
     elif full in call.shell.files:
-        call.shell.files[full] = joined((call.shell.files[full], output))
+        effects.hold(call, full, joined((call.shell.files[full], output)))
         if ENDLESS in output and place != "null":
             call.report(EXHAUSTION, f"fills the disk without end: {shown(target)}", full)

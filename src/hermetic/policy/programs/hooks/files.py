@@ -6,7 +6,7 @@ import re
 
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import is_wholly_unseen
-from hermetic.policy.effects import delete, meaning, read, write
+from hermetic.policy.effects import check_deception, delete, meaning, read, write
 from hermetic.policy.marks import ENDLESS, LOCAL, NET, STAR, UNKNOWN, has_glob, is_known, shown
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_secret, resolve
@@ -148,6 +148,7 @@ def judge_touch(call: Call) -> str | None:
     for path in words[:1] if call.name == "mknod" else words:
         full, place = call.place(path)
         call.machine.note("write", full)
+        check_deception(call, full)
         if place in _MADE and not (call.name == "mkdir" and place == "startup"):
             write(call, path)
             call.shell.files.pop(full, None)

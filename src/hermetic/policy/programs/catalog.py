@@ -40,19 +40,26 @@ HOOKS: dict[str, Judge] = {
 } | {"hermetic": judge_hermetic}
 # Hooks of programs of which nothing is judged where they show their help, or what they would do.
 _REHEARSED = frozenset(names("mv cp dd touch chmod cloud kubectl ansible http"))
-_VERSION = regex(r"(.*?)[-\d.]+$")
+# Ends of names: a version, or the kind of a build.
+_VERSION = regex(r"(.+?)([-_.@]?)v?\d[\d.]*")
+_BUILD = regex(r"[-.](legacy|nft|static|real|orig|original|distrib|bin)(?=-|$)")
 _VERSIONED = alternatives("versioned")
 
 
 def find_judge(call: Call) -> Judge:
-    """The judge of a program by its name; a version at the name's end is taken off."""
+    """The judge of a program by its name; a version or the kind of a build at the name's end is
+    taken off.
+    """
     if call.argv[0].startswith(("/etc/init.d/", "/etc/rc.d/")):
         return lambda call: judge_program(call.again(["service", *call.argv]))
     if call.name not in TABLE:
-        match = _VERSION.match(call.name)
-        if not match or match[1] not in TABLE or not _VERSIONED.fullmatch(match[1]):
+        name = _BUILD.sub("", call.name)
+        match = _VERSION.fullmatch(name)
+        if match and (match[2] or _VERSIONED.fullmatch(match[1])):
+            name = match[1]
+        if name not in TABLE:
             return FALLBACK
-        call.name = match[1]
+        call.name = name
     return judge_program
 
 

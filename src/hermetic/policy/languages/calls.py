@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from hermetic.policy.marks import UNSET
 from hermetic.policy.programs.table import load
 
 from .values import Obj, Value, items_of, marks_of, text_of
@@ -144,6 +145,9 @@ class Invocation(msgspec.Struct, eq=False):
             if place is None:
                 words.append(word)
                 continue
+            if place[2] == "*":
+                words += map(text_of, self.pick(word) or [UNSET])
+                continue
             found = self.pick([int(place[1]), place[3] or "?"] if place[1] else "self")
             if not found and not place[2]:
                 return []
@@ -153,4 +157,4 @@ class Invocation(msgspec.Struct, eq=False):
         return words
 
 
-_PLACE = re.compile(r"(\d+)(o?)(?:,(\w+))?|self")  # in `like`
+_PLACE = re.compile(r"(\d+)([o*]?)(?:,(\w+))?|self")  # in `like`

@@ -6,7 +6,7 @@ import re
 
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import execute
-from hermetic.policy.effects import delete, read, write
+from hermetic.policy.effects import delete, hold, read, write
 from hermetic.policy.marks import DECODED, FILE, INPUT, LOCAL, NET, SECRET, TOKEN, UNSET, marks_in
 from hermetic.policy.network import check_address, is_local
 from hermetic.policy.paths import resolve
@@ -44,6 +44,7 @@ class Effects:
         self.loop = 0  # loops around the current place
         self.endless = 0  # those that neither end nor wait
         self.conditional = 0  # branches around the current place
+        self.chosen = 0  # conditions around it that hold for few of many
         self.active: list[str] = []  # functions of the text that are being called
         self.forked: set[str] = set()  # those in which a process is started
         self.has_shell = False  # a shell was started that reads commands
@@ -63,7 +64,7 @@ class Effects:
         """The writing and deleting of a row; gives the path written."""
         gone = made.pick(row.delete)
         if row.delete == "*" and not made.args and made.owner is None:
-            gone = [UNSET]  # what the call takes from elsewhere
+            gone = [self.names.get("_", UNSET)]  # what the call takes from elsewhere
         for value in gone:
             if not values.is_function(value) and not isinstance(value, dict):
                 delete(self.call, self.home(text_of(value)), recursive=row.tree)
@@ -83,8 +84,7 @@ class Effects:
     def remember(self, path: str, content: str) -> None:
         """Text added to a file, for what runs it later."""
         full = resolve(path, self.call.shell)
-        files = self.call.shell.files
-        files[full] = files.get(full, "") + content
+        hold(self.call, full, self.call.shell.files.get(full, "") + content)
 
     def read(self, path: str) -> str:
         """The content of a file, or of an address."""
@@ -98,8 +98,10 @@ class Effects:
         """A path with a leading `~` replaced."""
         return self.call.shell.home + path[1:] if path == "~" or path.startswith("~/") else path
 
-    def run(self, found: list[Value], made: Invocation, repeats: bool = False) -> None:
-        """A program that is started with arguments; one text alone is shell code."""
+    def run(self, found: list[Value], made: Invocation, repeats: bool = False) -> str:
+        """A program that is started with arguments; one text alone is shell code. Gives what it
+        prints.
+        """
         args, keywords = made.args, made.keywords
         if not args and keywords:
             given = keywords.get("args", next(iter(keywords.values())))
@@ -112,19 +114,18 @@ class Effects:
         if repeats:
             argv[1:2] = []
         if not argv:
-            return
+            return ""
         if _SHELLS.fullmatch(argv[0].split(" ")[0]):
             self.has_shell = self.has_shell or argv[1:] in ([], ["-i"])
             self.report_shell()
         stdin = text_of(keywords["input"]) if "input" in keywords else ""
         is_text_alone = len(argv) == 1 and not (args and isinstance(args[0], list))
         if is_text_alone or keywords.get("shell") is True or " " in argv[0].strip():
-            self.shell(words[0], stdin)
-        else:
-            self.call.run(argv, stdin=stdin)
+            return self.shell(words[0], stdin)
+        return self.call.run(argv, stdin=stdin)
 
-    def shell(self, value: Value, stdin: str = "") -> None:
-        """Shell code that the script runs."""
+    def shell(self, value: Value, stdin: str = "") -> str:
+        """Shell code that the script runs; gives what it prints."""
         text = text_of(value)
         marks = marks_in(text)
         if self.endless and _BACKGROUND.search(text):
@@ -136,10 +137,10 @@ class Effects:
                 self.report("run-download", "runs what another machine sends")
             else:
                 execute(self.call, text, "a command of a script")
-            return
+            return LOCAL
         if NET in marks or DECODED in marks:
             execute(self.call, text, "a command of a script")
-        self.call.shell_text(text, stdin=stdin or None)
+        return self.call.shell_text(text, stdin=stdin or None)
 
     def evaluate(self, name: str, value: Value) -> Value:
         """Code that the script runs in its own language."""

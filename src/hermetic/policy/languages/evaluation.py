@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from hermetic.policy.marks import DECODED, FILE, LOCAL, NET, SECRET, UNSET, marks_in
+from hermetic.policy.marks import DECODED, FILE, LOCAL, NET, PIDS, SECRET, UNSET, marks_in
 from hermetic.policy.programs.table import TABLE
 from hermetic.policy.tables import names
 
@@ -40,6 +40,10 @@ KINDS = {
     "file": FILE,
 }
 ENVIRONMENT = Obj("environ", text=SECRET)
+# Methods of a list that call a function for each item.
+ITERATES = frozenset(
+    names("each forEach map collect flatMap filter select reject grep find_all each_entry some")
+)
 # Modules that other modules import; reached through those, they are the same.
 SHARED = frozenset(names("os posix subprocess shutil sys builtins importlib pty ctypes pathlib"))
 KNOWN = {
@@ -202,10 +206,22 @@ class Evaluation(Effects):
         self.hand_over(function.attr, args, keywords)
         if self.endless and function.attr in ("append", "push", "extend"):
             self.report("use-everything-up", "fills the memory without end")
+        if isinstance(function.base, list) and args and function.attr in ITERATES:
+            return self.each_item(function, args[0])
         row = self.table.methods.get(function.attr)
         if row is not None and (row.sql is not None or row.raises):
             self.apply(row, Invocation(function.attr, None, args, keywords))
         return bound_call(function, args, keywords, self.call.shell)
+
+    def each_item(self, function: Bound, action: Value) -> Value:
+        """A function, or a method by its name, for each item of a list."""
+        items, results = values.bounded(function.base, 24), list[Value]()
+        for item in items:
+            if values.is_function(action):
+                results.append(self.invoke(action, [item], {}))
+            elif is_text(action):
+                results.append(self.invoke(self.attribute(item, text_of(action)), [], {}))
+        return results if function.attr in ("map", "collect", "flatMap") else function.base
 
     def own(self, key: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         """A call of a function that the text defines."""
@@ -260,7 +276,9 @@ class Evaluation(Effects):
         if row.forks:
             self.fork(row, made.args)
         if row.run is not None:
-            self.run(made.pick(row.run), made, row.repeats)
+            printed = self.run(made.pick(row.run), made, row.repeats)
+            held += PIDS if PIDS in printed else ""
+            self.lists_processes |= self.language != "python" and PIDS in held and not self.chosen
         if row.calls is not None:
             return self.callback(made.args, made.keywords)
         if row.code is not None:
@@ -297,7 +315,7 @@ class Evaluation(Effects):
             args = [Name(text_of(args[0]).replace("::", ".")), *args[1:]]
         at = next((at for at, arg in enumerate(args) if values.is_function(arg)), len(args))
         target = keywords.get("target", args[at] if at < len(args) else None)
-        given = keywords.get("args", args[at + 1 :])
+        given = keywords.get("args", args[at + 1 :] or args[:at])
         items = list(values.items_of(given)) if isinstance(given, list) else []
         if not values.is_function(target):
             return Obj("?", text=marks_of(args))

@@ -33,8 +33,29 @@ _NUMBERS: dict[type[ast.operator], Callable[[int, int], int]] = {
 }
 
 
+_FEW = (ast.Eq, ast.In, ast.Is, ast.Lt, ast.LtE)
+_MOST = (ast.NotEq, ast.NotIn, ast.IsNot, ast.Gt, ast.GtE)
+
+
 class TooLarge(Exception):
     """A text with more nodes than a check may look at."""
+
+
+def chooses(test: ast.expr, *, few: bool = True) -> bool:
+    """True for a condition that holds for few of many things; for one that holds for all but few
+    with `few=False`.
+    """
+    match test:
+        case ast.UnaryOp(op=ast.Not()):
+            return chooses(test.operand, few=not few)
+        case ast.BoolOp():
+            found = [chooses(one, few=few) for one in test.values]
+            return any(found) if isinstance(test.op, ast.And) == few else all(found)
+        case ast.Compare(ops=[op]):
+            return isinstance(op, _FEW if few else _MOST)
+        case ast.Call(func=ast.Attribute(attr="isdigit" | "isnumeric" | "isdecimal")):
+            return not few
+    return few
 
 
 class Expressions(Hooks):
@@ -72,16 +93,25 @@ class Expressions(Hooks):
 
     @contextmanager
     def within(
-        self, *, loop: bool = False, endless: bool = False, branch: bool = False
+        self,
+        *,
+        loop: bool = False,
+        endless: bool = False,
+        branch: bool = False,
+        chosen: bool = False,
     ) -> Iterator[None]:
-        """Inside a loop, one that neither ends nor waits, or a branch."""
+        """Inside a loop, one that neither ends nor waits, a branch, or where few of many are
+        chosen.
+        """
         self.loop += loop
         self.endless += endless
         self.conditional += branch
+        self.chosen += chosen
         yield
         self.loop -= loop
         self.endless -= endless
         self.conditional -= branch
+        self.chosen -= chosen
 
     def block(self, body: Iterable[ast.AST]) -> None:
         """Visit nodes in order."""
@@ -214,6 +244,8 @@ class Expressions(Hooks):
         if self.language not in WITHOUT_PARENTHESES or not isinstance(value, Name | Obj):
             return value
         name = value if isinstance(value, Name) else value.call
+        if name[:1].isupper() and "." not in name:  # a class or module
+            return value
         row = self.table.find(name)
         if row is None or (row.run is not None and "." not in name and name != "fork"):
             return value
@@ -222,11 +254,12 @@ class Expressions(Hooks):
     def _block(self, node: Block) -> Value:
         self.called = UNKNOWN
         result = self.result_of(self.visit(node.value))
-        base = self.called.base if isinstance(self.called, values.Bound) else result
+        bound = (one.base for one in (self.called, result) if isinstance(one, values.Bound))
+        held = next(bound, result)
         is_file = isinstance(result, Obj) and result.call == "file"
-        items = list(values.items_of(base)) if isinstance(base, list) else []
+        element = one_of(held) if isinstance(held, list) and held else element_of(held)
         for name in node.names:
-            self.names[name] = result if is_file else one_of(items)
+            self.names[name] = result if is_file else element
         return result
 
     def _subscript(self, node: ast.Subscript) -> Value:
@@ -247,9 +280,10 @@ class Expressions(Hooks):
         given = self.visit(first.iter)
         items = self.rounds_of(given, 64) if isinstance(given, list) else [element_of(given)]
         endless = values.is_endless(given)
-        filters = any(one.ifs for one in node.generators)
+        tests = [test for one in node.generators for test in one.ifs]
         out: list[Value] = []
-        with self.within(loop=endless, endless=endless, branch=filters):
+        chosen = any(map(chooses, tests))
+        with self.within(loop=endless, endless=endless, branch=bool(tests), chosen=chosen):
             for item in items:
                 self.assign(first.target, item)
                 self.block(first.ifs)

@@ -25,6 +25,12 @@ _TEMPORARY = "/tmp/tmpXXXXXXXX"
 _MAX_WORK = 2**18  # characters that a method of a text may give
 _METHODS = frozenset(TABLE.words("text-methods"))
 _SAME = frozenset(names("toString to_s to_str read text trim chomp to_a flatten compact freeze"))
+# Methods of a list that give some of its items.
+_SOME = frozenset(
+    names(
+        "sort sort_by uniq slice take drop first values entries each lazy shuffle sorted filter select"
+    )
+)
 
 
 def _known(value: Value) -> Any:
@@ -160,6 +166,8 @@ def bound_call(
         return _join([base, *args], shell)
     if attr == "reverse" and isinstance(base, list | str | bytes):
         return base[::-1]
+    if attr in _SOME and isinstance(base, list):
+        return base
     if attr in _SAME:
         return Decoded(base.decode("latin-1")) if isinstance(base, bytes) else base
     if attr.startswith(("unpack", "unhex", "pack")):

@@ -7,6 +7,7 @@ import re
 from hermetic.policy.effects import write
 from hermetic.policy.marks import FILE, INPUT, LOCAL, NET, PIDS, SECRET, is_plain
 from hermetic.policy.programs.table import TABLE
+from hermetic.policy.tables import names
 
 from .calls import Invocation
 from .evaluation import Evaluation
@@ -19,6 +20,12 @@ _CLOUD_DELETE = re.compile(
 )
 _SQL_METHODS = TABLE.words("sql-methods")
 _STAR = "\ue010"
+# Listings whose names begin with the directory, and arguments by which they do.
+_WHOLE_PATHS = frozenset(
+    names(
+        "scandir find DirectoryIterator RecursiveDirectoryIterator FilesystemIterator join full.names"
+    )
+)
 # Functions of the C library that the os module has under another name.
 _LIBRARY = {
     **dict.fromkeys(("open64", "creat"), "os.open"),
@@ -89,7 +96,7 @@ class Hooks(Evaluation):
             self.call.run(["kill", "-9", "--", "-1"])
         elif made.args and isinstance(made.args[0], int) and self.language == "python":
             self.call.run(["kill", "-9", "--", str(made.args[0])])
-        elif self.lists_processes:
+        elif self.lists_processes or (PIDS in made.marks and not self.chosen):
             self.call.run(["kill", "-9", PIDS])
         return None
 
@@ -99,7 +106,7 @@ class Hooks(Evaluation):
 
     def hook_kill_each(self, made: Invocation) -> Value:
         """A signal to one of all processes; to each of them where no condition chooses."""
-        if not self.conditional:
+        if not self.chosen:
             self.call.run(["kill", "-9", PIDS])
         return None
 
@@ -215,16 +222,34 @@ class Hooks(Evaluation):
         """The names in a directory, or those that a pattern matches."""
         first = text_of(made.args[0]) if made.args else "."
         last = made.name.rpartition(".")[2]
-        if made.owner is not None and made.owner.path is not None:
+        owner = made.owner.path if made.owner is not None else None
+        self.lists_processes = self.lists_processes or (owner or first).startswith("/proc")
+        if owner is not None:
             pattern = first.replace("*", _STAR).rpartition("/")[2] if made.args else _STAR
-            return [Obj("Path", f"{made.owner.path.rstrip('/')}/{pattern}")]
-        self.lists_processes = self.lists_processes or first.startswith("/proc")
-        if "glob" in last or last == "[]":
+            return [Obj("Path", f"{owner.rstrip('/')}/{pattern}")]
+        if "glob" in last or last in ("[]", "wildcard"):
             texts = map(text_of, items_of(made.args))
             return [text.replace("*", _STAR).replace("?", "\ue011") for text in texts]
         if last == "walk":
             return [[first, [_STAR], [_STAR]]]
-        return [Obj("Path", first.rstrip("/") + "/" + _STAR)] if last == "scandir" else [_STAR]
+        is_whole = last in _WHOLE_PATHS or not _WHOLE_PATHS.isdisjoint(made.keywords)
+        return [Obj("Path", first.rstrip("/") + "/" + _STAR)] if is_whole else [_STAR]
+
+    def hook_open_directory(self, made: Invocation) -> Value:
+        """Perl's handle of a directory, which its first argument gets."""
+        path = text_of(made.args[1]) if len(made.args) > 1 else "."
+        if isinstance(made.args[0], Name):
+            self.names[made.args[0]] = Obj("Path", path)
+        return None
+
+    def hook_walk(self, made: Invocation) -> Value:
+        """A function called with each file below some directories as `$_`."""
+        action, *roots = made.args if "wanted" not in made.keywords else (None, *made.args)
+        for root in roots:
+            found = Obj("Path", text_of(root).rstrip("/") + "/" + _STAR)
+            self.names["_"] = self.names["File.Find.name"] = found
+            self.invoke(made.keywords.get("wanted", action), [], {})
+        return None
 
     def hook_local_sql(self, made: Invocation) -> Value:
         """SQL in a database file of the workspace."""

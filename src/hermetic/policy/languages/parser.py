@@ -26,7 +26,10 @@ _KEYWORDS = frozenset(names("if while for switch until unless foreach elsif"))
 _STOPS = frozenset(names("if unless while until do for foreach and or then end rescue in x"))
 _PLAIN_CALLS = frozenset(names("perl ruby elixir julia r tcl lisp scheme clojure haskell crystal"))
 WITHOUT_PARENTHESES = frozenset(names("perl ruby elixir crystal"))  # methods are called by name
-_ARROWS = frozenset(names("javascript java groovy"))
+_ARROWS = frozenset(names("javascript java groovy julia"))
+_EACH = ("for", "foreach")
+_OF = ("of", "in", "as", ":")  # between the variable of a loop and its list
+_PICKS = ("map", "grep", "first", "any", "sort")
 _INTERPOLATION = {
     **dict.fromkeys(("perl", "php", "tcl", "groovy"), re.compile(r"\$\{?(\w+)\}?|\{(\$[^}]*)\}")),
     **dict.fromkeys(("ruby", "elixir", "crystal"), re.compile(r"#\{([^}]*)\}")),
@@ -44,7 +47,7 @@ _CLOSING = {"{": "}", "[": "]", "(": ")"}
 
 
 class Block(ast.expr):
-    """Ruby's `{ |x| … }` behind a call: `names` are items of what the call gives."""
+    """A value whose items `names` are: that of a loop, or of Ruby's `{ |x| … }` behind a call."""
 
     _fields = ("value",)
 
@@ -116,10 +119,55 @@ class Reader:
         """One statement; a word or symbol that begins none is stepped over."""
         if self.peek().text in DECLARES and self.sign(1) in _CLOSING:
             return self.destructures()
+        if self.sign() in _EACH and (loop := self.each()) is not None:
+            return loop
         value = self.expression()
         while self.take(","):
             value = _tuple(value, self.expression())
+        if self.language == "perl" and self.sign() in _EACH:  # `unlink $_ for LIST`
+            self.at += 1
+            return _tuple(self.given_each(), value)
         return value
+
+    def each(self) -> ast.expr | None:
+        """The head of a loop over a list: `for my $f (LIST)`, `foreach (LIST as $f)`,
+        `for (const f of LIST)`, `for f in LIST`; None for any other.
+        """
+        begun = self.at
+        self.at += 1 + (self.sign(1) == "await")
+        if self.sign() == "(":
+            head = self.inside()
+            signs = [one.text if one.kind in ("name", "symbol") else "" for one in head]
+            word = next((at for at, text in enumerate(signs) if text in _OF), None)
+            if word is None and self.language == "perl" and ";" not in signs:
+                return self.elements(head, ["_"])
+            if word is not None and signs[word] == "as":
+                return self.elements(head[:word], _variables(head[word + 1 :])[-1:])
+            if word is not None:
+                return self.elements(head[word + 1 :], _variables(head[:word])[-1:])
+        elif self.language == "perl":
+            self.at += self.peek().text in DECLARES
+            name = _variables([self.peek()])
+            self.at += 1
+            if self.sign() == "(":
+                return self.elements(self.inside(), name)
+        else:
+            head = []
+            while self.peek().kind in ("name", "variable") or self.sign() == ",":
+                head.append(self.peek())
+                self.at += 1
+                if head[-1].text == "in":
+                    return Block(self.expression(), _variables(head[:-1])[-1:])
+        self.at = begun
+        return None
+
+    def elements(self, tokens: list[Token], names: list[str]) -> ast.expr:
+        """A list whose elements are given to a name."""
+        return Block(_one(self.statements(tokens)), names)
+
+    def given_each(self) -> ast.expr:
+        """The list that follows, whose elements are `$_`."""
+        return Block(_one(self.listed("")[0]), ["_"])
 
     def destructures(self) -> ast.expr:
         """`const {a, b: c} = expression`, `my ($a, $b) = …`."""
@@ -155,7 +203,7 @@ class Reader:
         self.skip_lines()
         if self.sign() == "{":
             values = self.statements(self.inside())
-        elif self.language == "javascript":
+        elif self.language in _ARROWS or self.take("=>"):
             values = [self.expression()]
         else:
             return ast.Constant(None)  # its statements are visited where they stand
@@ -183,6 +231,8 @@ class Reader:
                 other = self.expression()
                 last = self.expression() if self.take(":") else ast.Constant(None)
                 value = ast.IfExp(value, other, last)
+            elif token.text == "/" and self.language == "elixir" and self.peek().kind == "number":
+                self.at += 1  # `&File.rm/1`: how many arguments a function takes
             elif token.text in ("||", "&&"):
                 value = ast.BoolOp(ast.Or(), [value, self.operand()])
             else:
@@ -212,6 +262,8 @@ class Reader:
         if token.kind == "name":
             if token.text in _FUNCTIONS:
                 return self.definition()
+            if token.text in _PICKS and self.language == "perl" and self.sign(1) == "{":
+                return self.picked(token.text)
             self.at += 1
             if self.sign() == "=>" and self.language == "javascript":
                 self.at += 1
@@ -237,6 +289,17 @@ class Reader:
         if token.kind == "variable":
             return _name(token.text)
         return ast.Constant(token.text if token.kind == "string" else None)
+
+    def picked(self, word: str) -> ast.expr:
+        """Perl's `map { … } LIST` and `grep { … } LIST`."""
+        self.at += 1
+        body = self.inside()
+        self.take(",")
+        found = self.given_each()
+        inner = self.statements(body)
+        if word != "map":
+            return ast.Subscript(ast.List([found, *inner]), ast.Constant(0))
+        return _tuple(found, ast.List([_one(inner)]))
 
     def bracket(self, token: Token) -> ast.expr:
         """Parentheses, lists and tables; the function that an arrow begins."""
@@ -336,7 +399,8 @@ class Reader:
         if self.language not in WITHOUT_PARENTHESES or self.peek(-1).kind != "name":
             return value
         follows = self.peek().text
-        if follows in ("=", "{") or not isinstance(value, ast.Name | ast.Attribute):
+        is_capture = follows == "/" and self.language == "elixir"
+        if is_capture or follows in ("=", "{") or not isinstance(value, ast.Name | ast.Attribute):
             return value
         if follows in ("}", ")", ",") and isinstance(value, ast.Name) and value.id != "fork":
             row = self.row_of(value)[1]
@@ -407,6 +471,17 @@ class Reader:
             parts += self.statements(tokens_of(inner, self.language))[-1:]
             end = match.end()
         return ast.JoinedStr([*parts, ast.Constant(text[end:])])
+
+
+def _one(values: list[ast.expr]) -> ast.expr:
+    """A value alone, or the list of several."""
+    return values[0] if len(values) == 1 else ast.List(values)
+
+
+def _variables(tokens: list[Token]) -> list[str]:
+    """The names among the tokens of a declaration."""
+    found = [one.text for one in tokens if one.kind in ("name", "variable")]
+    return [one.lstrip("$@%&") for one in found if one not in DECLARES]
 
 
 def _ends_arguments(token: Token) -> bool:

@@ -44,6 +44,11 @@ _ENDLESS = re.compile(
 )
 _DEFINED = re.compile(r"(\(\s*)?\b(?:function|sub|def)\s+(\w+)")
 _CONDITION = re.compile(r"\b(if|unless|case|switch|when|while|until|foreach|each)\b|\?|&&|\|\|")
+# Conditions by a name, which hold for few of many.
+_COMPARES = re.compile(
+    r"\b(include\?|includes|index(Of)?|strpos|str_contains|match\w*|test|find|startsWith|start_with\?)\s*\("
+    r'|(=~|==|===|\beq)\s*(""|pattern\b)|\bgrep\s*(\(|pattern)'
+)
 _WAITS = re.compile(
     r"\b(sleep|wait|waitpid|await|break|return|last|accept|recv|gets|join|Sync|Atomics)\b"
 )
@@ -110,12 +115,15 @@ class _ScriptReader(TextReader):
         judge_code(self.call, text, self.language, depth=self.depth + 1)
 
     def look_for_loops(self, tokens: list[Token]) -> None:
-        """Note whether the text has a loop, and one without an end; where they end is not known."""
+        """Note whether the text has a loop, one without an end, and conditions by a name; where
+        they end is not known.
+        """
         masked = " ".join(
             '""' if one.kind in ("string", "template") else one.text for one in tokens
         )
         is_endless = _ENDLESS.search(masked) is not None or _recurses(masked)
         self.endless = is_endless and not _WAITS.search(masked)
+        self.chosen = bool(_COMPARES.search(masked))
         self.loop = _LOOP.search(masked) is not None or self.endless
 
     def assign(self, target: ast.expr, value: Value) -> None:

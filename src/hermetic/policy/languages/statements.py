@@ -12,7 +12,7 @@ from collections.abc import Callable
 from hermetic.policy.call import Call
 from hermetic.policy.programs.table import TABLE
 
-from .expressions import Expressions
+from .expressions import Expressions, chooses
 from .values import UNKNOWN, Class, Instance, Name, Value, choices, element_of, is_endless, one_of
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -154,8 +154,10 @@ class TextReader(Expressions):
         given = self.visit(node.iter)
         items = self.rounds_of(given, 24) if isinstance(given, list) else []
         endless = is_endless(given)
-        nodes = (one for part in node.body for one in ast.walk(part))
+        nodes = [one for part in node.body for one in ast.walk(part)]
         skips = any(isinstance(one, ast.Continue | ast.Break) for one in nodes)
+        passed = [one.test for one in nodes if isinstance(one, ast.If) and _leaves_out(one)]
+        chosen = skips and not (passed and all(chooses(test) for test in passed))
 
         def rounds() -> None:
             for item in items or [element_of(given)]:
@@ -163,7 +165,7 @@ class TextReader(Expressions):
                 self.block(node.body)
 
         is_run_away = endless and not _waits(node.body)
-        with self.within(loop=endless, endless=is_run_away, branch=skips):
+        with self.within(loop=endless, endless=is_run_away, branch=skips, chosen=chosen):
             if items:
                 rounds()
             else:
@@ -184,7 +186,8 @@ class TextReader(Expressions):
 
     def _if(self, node: ast.If) -> None:
         self.visit(node.test)
-        self.either(lambda: self.block(node.body), lambda: self.block(node.orelse))
+        with self.within(chosen=chooses(node.test)):
+            self.either(lambda: self.block(node.body), lambda: self.block(node.orelse))
 
     def _with(self, node: ast.With | ast.AsyncWith) -> None:
         for item in node.items:
@@ -277,6 +280,11 @@ def _outer_names(definition: Definition) -> set[str]:
             if isinstance(node, ast.Global | ast.Nonlocal):
                 found.update(node.names)
     return found
+
+
+def _leaves_out(branch: ast.If) -> bool:
+    """True for a branch that goes on with the next round of its loop."""
+    return any(isinstance(one, ast.Continue) for one in branch.body)
 
 
 def _waits(body: list[ast.stmt]) -> bool:

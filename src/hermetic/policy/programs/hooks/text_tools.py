@@ -80,6 +80,7 @@ _SYSTEM = regex(rf"{_STRING}|\b(system)\s*\(")
 _GETLINE = regex(rf"({_STRING}|\b[A-Za-z_]\w*+|\$\d+|\$0)\s*+\|&?\s*+getline\b\s*(\w*)")
 _PIPED = regex(rf"\bprint(?:f)?\b[^;|}}\n]*?\|&?\s*(?!\|)({_STRING}|[A-Za-z_]\w*)")
 _WRITTEN = regex(rf"\bprint(?:f)?\b[^;|}}\n]*?>>?\s*({_STRING}|[A-Za-z_]\w*|\$\d)")
+_PICKS = regex(r"(^|&&|\|\||\()\s*(\$\d+\s*~\s*)?/[^/]*[A-Za-z]{2}[^/]*/")  # lines by a name
 _BEGIN = regex(rf"\s*BEGIN\s*\{{\s*print(f)?\s*\(?\s*({_STRING})\s*\)?\s*;?\s*\}}\s*")
 
 
@@ -100,6 +101,8 @@ def judge_awk(call: Call) -> str | None:
     first = "".join(programs[:1])
     if re.fullmatch(r"1|\s*\{?\s*print(\s+\$0)?\s*;?\s*\}?\s*", first):
         return text
+    if any(map(_PICKS.search, programs)):
+        text = text.replace(marks.PIDS, marks.LOCAL)
     unseen = unknown_like(text).replace(marks.UNSET, marks.LOCAL) + "\n"
     return unseen if (printed := _awk_print(first)) is None else printed
 
@@ -166,6 +169,8 @@ def _awk_command(call: Call, rest: str, variables: dict[str, str]) -> str:
 
 
 _DEEP = names("rg ag ack rgrep")
+# A name that picks few of the lines of a list of processes.
+_NAME = regex(r"[A-Za-z]{2}")
 
 
 def judge_grep(call: Call) -> str | None:
@@ -192,6 +197,8 @@ def judge_grep(call: Call) -> str | None:
     if quiet:
         return marks.LOCAL + "\n"
     text = text or call.input()
+    if not options.has("v", "invert-match") and any(map(_NAME.search, patterns)):
+        text = text.replace(marks.PIDS, marks.LOCAL)
     if not is_known(text):
         return text + marks.LOCAL
     return _matching(call, text, patterns)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from posixpath import commonprefix
 
 from hermetic.policy import budget, dynamic_code, marks
 from hermetic.policy.acts import Act
@@ -31,6 +33,7 @@ from .traps import EVENTS
 MAX_NESTING = 60
 VARIABLES = 16  # that are copied and compared in a step
 MAX_PROBES = 4
+MAX_RECURSION = 3  # calls of a function inside its own that are followed with their arguments
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 _CARRIED = marks.SECRET + marks.TOKEN + marks.NET + marks.DECODED
 
@@ -397,8 +400,9 @@ class Evaluator(Findings):
         return None
 
     def _function(self, call: Call, name: str) -> str:
-        running = (name, tuple(call.args))
-        if any(other == name for other, _ in self.active) and self.forking:
+        calls = [args for other, args in self.active if other == name]
+        running = (name, _widened(calls, call.args))
+        if calls and self.forking:
             call.report(
                 dynamic_code.FORK_BOMB, f"the function {name} starts copies of itself without end"
             )
@@ -408,7 +412,7 @@ class Evaluator(Findings):
         body = call.shell.functions[name]
         shell = call.shell
         before, outer = (shell.positional, self.fixed), shell.hidden
-        shell.positional, shell.hidden = list(call.args), {}
+        shell.positional, shell.hidden = list(running[1]), {}
         for variable, value in call.env.items():
             shell.hide(variable)
             shell.variables[variable] = value
@@ -460,6 +464,22 @@ class Evaluator(Findings):
             deliver(target, output, call)
         self.redirecting -= 1
         return "" if streams.captured else output
+
+
+def _widened(calls: list[tuple[str, ...]], args: list[str]) -> tuple[str, ...]:
+    """The arguments of a call of a function inside its own calls; of a deep one what they have in
+    common with those before, as it may go on for long.
+    """
+    if len(calls) < MAX_RECURSION or len(calls[-1]) != len(args):
+        return tuple(args)
+    found = zip(calls[-1], args, strict=True)
+    return tuple(one if one == other else _common(one, other) for one, other in found)
+
+
+def _common(one: str, other: str) -> str:
+    numbers = re.fullmatch(rf"-?\d+|{marks.NUMBER}", one) and other.lstrip("-").isdigit()
+    same = commonprefix([one, other]).rstrip(marks.UNSET)
+    return marks.NUMBER if numbers else same + unknown_like(one, other)
 
 
 def _default_output(call: Call) -> str:

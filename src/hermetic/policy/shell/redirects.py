@@ -63,7 +63,9 @@ def _open(op: str, fd: str, target: str, call: Call, streams: Streams) -> None:
         call.machine.note("reach", full.split("/")[3])
         streams.to_network |= not reads or (op == "<>" and number in ("0", "1"))
     if not reads:
-        if not network:
+        if place == "hook" and number == "1":  # it is judged when its content is known
+            call.shell.files[full] = call.shell.files.get(full, "") if op in (">>", "&>>") else ""
+        elif not network:
             before = call.shell.files.get(full, "") if op in (">>", "&>>") else ""
             effects.write(call, target, content=before)
         if number == "1" or op in ("&>", "&>>", ">&"):
@@ -107,6 +109,8 @@ def deliver(target: str, output: str, call: Call) -> None:
         judge_patterns(call, output, "connection")
         if any(mark in output for mark in (SECRET, TOKEN)):
             call.report(EXFIL, f"sends credentials to another machine: {shown(target)}")
+    elif place == "hook":
+        effects.write(call, target, content=joined((call.shell.files.get(full, ""), output)))
     elif full in call.shell.files:
         effects.hold(call, full, joined((call.shell.files[full], output)))
         if ENDLESS in output and place != "null":

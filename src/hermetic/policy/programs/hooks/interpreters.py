@@ -9,6 +9,7 @@ import re
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import DYNAMIC_CODE, REMOTE_CODE, execute, run_code, run_program
 from hermetic.policy.effects import read, write
+from hermetic.policy.languages.makefile import commands_of
 from hermetic.policy.marks import DECODED, LOCAL, NET, SECRET, is_known, is_plain
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.hooks.network import serve_with
@@ -193,8 +194,11 @@ def judge_make(call: Call) -> None:
             run_code(call, nested[1], "make")
         if name in _PROGRAMS and call.machine.probe_text(value, call.shell):
             run_code(call, value, "make")
-    named = options.value("f", "file", "makefile", "justfile", "taskfile") or "Makefile"
-    _makefile(call.moved(options.value("C", "directory")), named)
+    named = options.value("f", "file", "makefile", "justfile", "taskfile")
+    here = call.moved(options.value("C", "directory"))
+    targets = [word for word in words if "=" not in word]
+    for path in [named] if named else _MAKEFILES:
+        _makefile(here, path, targets, dict(settings))
     installs = "install" in words and call.name == "make" and not _ELSEWHERE.search(" ".join(words))
     if installs or "uninstall" in words:
         call.report("package-install", "installs or removes what the makefile names")
@@ -203,10 +207,14 @@ def judge_make(call: Call) -> None:
                 write(call, value, tree=True)
 
 
-def _makefile(call: Call, path: str) -> None:
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+
+
+def _makefile(call: Call, path: str, targets: list[str], settings: dict[str, str]) -> None:
     """The lines that the recipes of a known file would run."""
     full = path if path.startswith("/dev/fd/") else resolve(path, call.shell)
     text = call.input() if path in ("-", "/dev/stdin") else call.shell.files.get(full, "")
     if path.startswith(("-", "/dev/")):
         execute(call, text, "a makefile", piped=True)
-    judge_patterns(call, text.replace("$$", "$"), "makefile")
+    for code in commands_of(text, targets, settings, "\t " if call.name == "just" else "\t"):
+        run_code(call, code, call.name)

@@ -13,6 +13,8 @@ _TOKEN = regex(
     r"|\$(\w*)\$.*?\$\1\$|[A-Za-z_][\w$]*|\d[\w.]*|<=|>=|<>|!=|\|\||::|."
 )
 _KEY = r"(?:(?:\w+_)?(?:id|rowid|pk)|_id)"
+_OPENS = ("", "transaction", "work", "tran", "isolation", "immediate", "exclusive", "deferred")
+_UNDONE = ("delete", "update", "insert", "merge", "with", "truncate")  # by a rollback
 # Conditions that hold for every row.
 _ALWAYS = regex(
     rf"true|t|[1-9]\d*|not (?:false|0)|(\S+) (?:=|<=|>=|is|like) (?:\1|'%')|{_KEY} >=? [01]"
@@ -45,25 +47,50 @@ def statements(text: str) -> list[list[str]]:
     return [one for one in found if one]
 
 
-def destruction(text: str) -> str | None:
-    """Why a text destroys data, in a person's words; None when it does not."""
-    reason = next(filter(None, map(_destroys, _flat(text))), None)
+def destruction(text: str, *, beyond: bool = False) -> str | None:
+    """Why a text destroys data, in a person's words; None when it does not. With `beyond` only what
+    reaches beyond its database counts.
+    """
+    found = (_destroys(tokens, beyond) for tokens in _lasting(_flat(text)))
+    reason = next(filter(None, found), None)
     if reason or not _BUILDS.search(text):
         return reason
-    reason = next(filter(None, map(destruction, _built(text))), None)
+    reason = next(filter(None, (destruction(one, beyond=beyond) for one in _built(text))), None)
     return reason and f"{reason}, by a statement put together when it runs"
 
 
-def _destroys(tokens: list[str]) -> str | None:
+def _lasting(found: list[list[str]]) -> list[list[str]]:
+    """The statements without those of a transaction that is rolled back. A statement that is no
+    change of rows may end the transaction before, so it stays.
+    """
+    kept: list[list[str]] = []
+    begun = -1
+    for tokens in found:
+        first, second = (*tokens, "", "")[:2]
+        if (first, second) == ("start", "transaction") or (first == "begin" and second in _OPENS):
+            begun = len(kept)
+        elif first in ("commit", "end"):
+            begun = -1
+        elif first in ("rollback", "abort") and "to" not in tokens and begun >= 0:
+            kept[begun:] = [one for one in kept[begun:] if one[0] not in _UNDONE]
+            begun = -1
+        kept.append(tokens)
+    return kept
+
+
+def _destroys(tokens: list[str], beyond: bool = False) -> str | None:
     while tokens and tokens[0] in ("explain", "begin", "(", "start", "do"):
         if tokens[0] == "explain" and "analyze" not in tokens[:3]:
             return None
         tokens = tokens[1:]
     first = "".join(tokens[:1])
     shape = " ".join("''" if token[0] in "'\"`" else token for token in tokens)
-    for entry in TABLE.texts["statement"]:
+    kinds = ("statement-beyond", "statement")[: 2 - beyond]
+    for entry in (one for kind in kinds for one in TABLE.texts[kind]):
         if match := pattern(entry.pattern).match(shape):
             return match.expand(entry.reason)
+    if beyond:
+        return None
     if first in ("delete", "update") or (first == "with" and "delete" in tokens[:12]):
         return _unfiltered(tokens, "changes" if first == "update" else "deletes")
     if tokens[:2] in (["create", "rule"], ["create", "event"], ["create", "trigger"]):

@@ -22,7 +22,14 @@ from hermetic.policy.tables import names, regex
 from hermetic.policy.variables import is_known_registry, judge_variable
 
 from .table import Entry, Row, pattern
-from .texts import apply_entry, given_texts, is_action, judge_patterns, judge_text
+from .texts import (
+    apply_entry,
+    chooses_tests,
+    given_texts,
+    is_action,
+    judge_patterns,
+    judge_text,
+)
 
 _VARIABLE = regex(r"[A-Za-z_]\w*=")
 _SHELLS = names("bash sh zsh su dash fish ksh")
@@ -145,6 +152,7 @@ CONDITIONS: dict[str, Callable[[Call, re.Match[str]], bool]] = {
     "destructive sql": lambda call, _: any(map(destruction, call.args)),
     "trust store": lambda call, _: call.name != "ldconfig",
     "downloaded": _is_downloaded,
+    "tests": lambda call, _: chooses_tests(call),
     "no image": lambda call, _: not any(map(_IMAGE.fullmatch, call.args)),
 }
 

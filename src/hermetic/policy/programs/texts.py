@@ -15,7 +15,7 @@ from hermetic.policy.languages.scripts import judge_code
 from hermetic.policy.languages.sql import destruction, expand
 from hermetic.policy.marks import DECODED, NET, UNSET, is_known, marks_in, shown
 from hermetic.policy.network import check_sent, land, leave
-from hermetic.policy.tables import regex
+from hermetic.policy.tables import names, regex
 
 from .table import TABLE, Entry, pattern
 
@@ -49,9 +49,54 @@ def _judge_sql(call: Call, text: str, language: str) -> None:
     if reason := destruction(text):
         file = options.operands[0] if options.operands else "/dev/null"
         local = is_file and call.place(file)[1] in ("workspace", "temp", "null")
+        rest = _TEST_DROPPED.sub("", text)
+        local = local or not destruction(rest, beyond=is_for_tests(call, _database(call)))
         call.report("sql-local" if local else "sql-destroys", reason)
     for commands in ("sql", "sqlite")[: 1 + is_file]:
         judge_patterns(call, text, commands)
+
+
+_TESTS = r"(?:tests?|testing|dev(?:elopment)?|ci|e2e|spec|scratch|sandbox|tmp|temp)"
+_FOR_TESTS = regex(rf"(?i)(?<![a-z])i?{_TESTS}(?![a-z])")
+_LIVE = regex(r"(?i)prod|(?<![a-z])(?:live|staging|stage)(?![a-z])")
+_TEST_DROPPED = regex(
+    rf"(?i)\bdrop\s+database\s+(?:if\s+exists\s+)?[`\"]?(?:\w+[_-])?{_TESTS}(?:[_-]\w+)?[`\"]?\s*(?:;|$)"
+)
+_NAMED = regex(r"(?:^|\s)dbname=(\S+)|^\w+://[^/]*/([^?]*)")
+
+
+def is_for_tests(call: Call, *names: str) -> bool:
+    """True where names say that something is there for tests or development, and no word of a call
+    says that it is in use.
+    """
+    words = [*call.args, *call.env.values(), *names]
+    return any(map(_FOR_TESTS.search, names)) and not any(map(_LIVE.search, words))
+
+
+def _database(call: Call) -> str:
+    """The name of the database that a client connects to."""
+    given = call.options.value("d", "dbname", "database", "D")
+    name = given or next(iter(call.options.operands), "") or _variable(call, "PGDATABASE")
+    match = _NAMED.search(name)
+    return (match[1] or match[2]) if match else name.rpartition("/")[2]
+
+
+def _variable(call: Call, name: str) -> str:
+    return call.env.get(name) or (call.shell.scalar(name) if name in call.shell.variables else "")
+
+
+# Variables by which tools for applications choose a database or a set of containers.
+_CHOOSING = names(
+    "MIX_ENV RAILS_ENV RACK_ENV APP_ENV NODE_ENV FLASK_ENV DJANGO_SETTINGS_MODULE DATABASE_URL DB_NAME"
+    " DB_DATABASE COMPOSE_PROJECT_NAME COMPOSE_FILE"
+)
+
+
+def chooses_tests(call: Call) -> bool:
+    """True where an argument or a variable makes a tool work on what is there for tests."""
+    named = re.findall(r"-(?:e|f|p|-[\w-]+)[= ](\S+)", " ".join(call.args))
+    named += [_variable(call, name) for name in _CHOOSING]
+    return is_for_tests(call, *(re.sub(r"^.*/(home|Users)/[^/]+/", "", one) for one in named))
 
 
 def judge_patterns(call: Call, text: str, language: str) -> None:

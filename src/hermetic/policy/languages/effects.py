@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from hermetic.policy.call import Call
@@ -13,7 +14,7 @@ from hermetic.policy.paths import resolve
 from hermetic.policy.programs.table import rule
 
 from . import values
-from .calls import Invocation, Row, table_of
+from .calls import LANGUAGES, Invocation, Row, table_of
 from .sql import destruction
 from .values import UNKNOWN, Name, Obj, Value, is_text, marks_of, text_of
 
@@ -110,6 +111,8 @@ class Effects:
         if self.socket and any(isinstance(one, Obj) and "socket" in one.call for one in linked):
             self.report_shell()
         words = [one for one in found if not isinstance(one, dict) and not _is_callback(one)]
+        if self.language not in LANGUAGES:  # arguments that only the program knows
+            words = list(itertools.dropwhile(lambda word: text_of(word) == UNSET, words))
         argv = [text_of(word) for word in words]
         if repeats:
             argv[1:2] = []

@@ -221,11 +221,11 @@ class Reader:
         value = self.operand()
         while self.at > begun:
             token = self.peek()
-            if token.kind != "symbol" or (token.text in _ENDS and token.text != "="):
+            if token.kind != "symbol" or token.text in _ENDS:
                 return value
             self.at += 1
             self.skip_lines()
-            if token.text == "=":
+            if token.text in ("=", ":="):
                 return _set(value, self.expression())
             if token.text == "?":
                 other = self.expression()

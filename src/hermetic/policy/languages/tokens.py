@@ -29,7 +29,7 @@ _TOKEN = re.compile(
     |(?P<variable>[$@%&]\{?[A-Za-z_]\w*(?:::\w+)*\}?|\$[\d_&~!/,;.])
     |(?P<name>[A-Za-z_](?:\w|::(?=\w))*[!?]?)
     |(?P<number>0[xob]?[0-9a-fA-F]+\b|\d+(?:\.\d+)?)
-    |(?P<symbol>=>|->|\?\.|\.{2,3}|[=!]==?|[<>]=|=~|!~|&&|\|\||[-+.*/|]=|<<|.)""",
+    |(?P<symbol>=>|->|:=|\?\.|\.{2,3}|[=!]==?|[<>]=|=~|!~|&&|\|\||[-+.*/|]=|<<|.)""",
     re.VERBOSE | re.DOTALL,
 )
 # A character by its number, as strings of these languages have it.

@@ -119,19 +119,34 @@ _RECIPES = [one.rpartition(":")[::2] for one in TABLE.words("recipes")]
 
 def _recipes(call: Call) -> None:
     """Judge the files a tool picks up by itself, where their content is known."""
+    files = call.shell.files
     for name, language in _RECIPES:
-        held = call.shell.files.get(resolve(name, call.shell))
+        full = resolve(name, call.shell)
+        held = files.pop(full, "")  # a recipe that runs the tool again ends there
         if held and (language == "scripts" or not execute(call, held, name)):
             judge_text(call, held, language)
+        if held:
+            files.setdefault(full, held)
+
+
+_SOURCES = dict(pair.split(":") for pair in TABLE.words("sources"))
 
 
 def _sources(call: Call) -> None:
-    """Judge the program text a compiler is given, by a file this text wrote or on standard input."""
-    files = [arg for arg in call.args if arg.endswith((".c", ".cc", ".cpp", ".cxx", ".go", ".rs"))]
-    texts = [call.shell.files.get(resolve(path, call.shell), "") for path in files]
-    for text in [*texts, call.stdin or ""] if "-" in call.args else texts:
-        if text and not (not is_known(text) and execute(call, text, "a program")):
-            judge_text(call, text, "c")
+    """Judge the program text a compiler is given: files of this text, those that it names or all
+    that it finds by itself, or standard input.
+    """
+    held = call.shell.files
+    named = [full for arg in call.args if (full := resolve(arg, call.shell)).endswith((*_SOURCES,))]
+    texts = [(held.get(full, ""), full.rpartition(".")[2]) for full in named or held]
+    texts += [(call.stdin or "", "c")] if "-" in call.args else []
+    for text, suffix in texts:
+        if (
+            text
+            and "." + suffix in _SOURCES
+            and (is_known(text) or not execute(call, text, "code"))
+        ):
+            judge_text(call, text, _SOURCES["." + suffix])
 
 
 def _downloads(call: Call, row: Row) -> None:

@@ -15,6 +15,8 @@ from hermetic.policy.protected import protect, protect_ours
 from hermetic.policy.tables import names, regex
 
 _HERE = regex(rf"[^/{STAR}]{STAR}|{STAR}[^/{STAR}]")  # a star beside other letters
+_PROGRAMS = regex(r"/s?bin/")
+_MANY = names("busybox toybox coreutils")  # which program these are says the name of a link
 # Programs that everywhere run with root's rights: a file that takes their mode takes that too.
 _SET_UID_PROGRAMS = regex(
     r"/bin/(sudo|su|passwd|mount|umount|newgrp|chsh|chfn|gpasswd|pkexec|ping|fusermount3?)$"
@@ -79,8 +81,10 @@ def _land(call: Call, sources: list[str], target: str | None) -> None:
     into = place in ("home", "workspace root", "user", "cache", "sibling") or target.endswith("/")
     for path in sources or [""]:
         name = path.rstrip("/").rsplit("/", 1)[-1]
-        if call.place(path)[1] == "system" and "/bin/" in path:
-            shell.copies[full] = shell.copies[f"{full}/{name}"] = name
+        if call.place(path)[1] == "system" and _PROGRAMS.search(path):
+            is_many = name in _MANY
+            shell.copies[full] = full.rpartition("/")[2] if is_many else name
+            shell.copies[f"{full}/{name}"] = name
         held = shell.files.get(resolve(path, shell)) if path else None
         if into:
             inside = place == "home" or target.endswith("/")

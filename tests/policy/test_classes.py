@@ -42,14 +42,14 @@ CAUGHT = [
     "printf 'make\\e[2K\\e[1Gls\\n' | tee notes.txt",
     "touch $'holiday\\u202egpj.exe'",
     "python3 -c \"open('m.py', 'a').write('role = 1 \\u2067')\"",
-    "node -e 'fs.writeFileSync(\"m.js\", \"ok \\u{202E}\")'",
+    'node -e \'fs.writeFileSync("m.js", "ok \\u{202E}")\'',
     "git commit -m $'update \\u202eelif'",
     # A program by a name with a version, or with the kind of its build.
     "/usr/sbin/iptables-nft -F",
     "ip6tables-legacy-restore < rules.v6",
     "helm-3.14 uninstall shop",
     "/opt/bin/terraform_1.7.0 destroy",
-    "perl -e 'exec \"/sbin/ebtables-legacy\", \"-F\"'",
+    'perl -e \'exec "/sbin/ebtables-legacy", "-F"\'',
     "rm.distrib -rf /srv",
     # A package manager that no longer checks who is at the other end.
     "composer config disable-tls true",
@@ -89,7 +89,8 @@ SPARED = [
     "kill $(ps aux | grep webpack | awk '{print $2}')",
     "ps -ef | awk '/celery worker/ {print $2}' | xargs -r kill",
     "pwsh -c 'Get-Process | Where-Object Name -eq vite | Stop-Process'",
-    "python3 -c \"import subprocess, os\nfor row in subprocess.getoutput('ps -eo pid,args').splitlines():\n    if 'esbuild' in row: os.kill(int(row.split()[0]), 15)\"",
+    "python3 -c \"import subprocess as s, os\nfor row in s.getoutput('ps -eo pid,args').split('\\n'):\n"
+    "    if 'esbuild' in row: os.kill(int(row.split()[0]), 15)\"",
 ]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermetic.policy import marks
+from hermetic.policy.languages import calls
 from hermetic.policy.options import parse_options
 from hermetic.policy.programs import table
 from hermetic.policy.programs.catalog import HOOKS
@@ -79,3 +80,11 @@ def test_rows_of_one_program_add_up(tmp_path: Path) -> None:
     )
     row = table.Table({"mine": table.load(written)}).row("deploy")
     assert (row.traits, row.short, row.long) == ("a b", "n", ("name",))
+
+
+def test_a_file_of_rows_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in (*table.FILES, calls.FILE):
+        table.load(path)
+    monkeypatch.setattr(table.tomllib, "loads", None)  # whatever reads TOML again fails
+    for path in (*table.FILES, calls.FILE):
+        assert table.load(path)

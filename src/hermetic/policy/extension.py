@@ -1,4 +1,4 @@
-"""Rows and rules of a user or a project, in the form of programs/*.toml. They add findings to what
+"""Rows and rules of a user or a project, in the form of programs/rows/*.toml. They add findings to what
 is known anyway.
 
 A row tightens: it is judged beside what Hermetic knows of the program, never instead of it. A

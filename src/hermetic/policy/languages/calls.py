@@ -13,6 +13,7 @@ from hermetic.policy.programs.table import load
 
 from .values import Obj, Value, items_of, marks_of, text_of
 
+FILE = Path(__file__).parent / "rows" / "calls.toml"
 LANGUAGES = ("python", "perl", "ruby", "javascript", "php", "lua")
 Where = int | str | list[int | str] | None
 
@@ -80,7 +81,7 @@ class Table(msgspec.Struct):
 @lru_cache(1)
 def rows() -> list[Row]:
     """All rows of calls.toml."""
-    tables = load(Path(__file__).with_name("calls.toml"))
+    tables = load(FILE)
     computed = [{**names, "fold": fold} for fold, names in tables["fold"].items()]
     return msgspec.convert([*tables["call"], *computed], list[Row])
 

@@ -1,7 +1,8 @@
-"""Rows of programs and rules, read from the TOML files beside this module.
+"""Rows of programs and rules, read from the TOML files in `rows`.
 
 A file is compiled once and kept as bytecode in `__pycache__`, as Python keeps modules: reading TOML
-takes a hundred times longer than loading the result.
+takes a hundred times longer than loading the result. No module has the name of a file there, as
+both would have the same place in that cache.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _VALUED = names(
     """values last cwd reads writes output sends code program serves text script body upload header
     login method target folder"""
 )
-FILES = tuple(sorted(Path(__file__).parent.glob("*.toml")))
+FILES = tuple(sorted(Path(__file__).parent.glob("rows/*.toml")))
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):

@@ -100,6 +100,8 @@ def hold(call: Call, full: str, content: str) -> None:
     """Remember what a file holds for what runs later in the same text."""
     call.shell.files[full] = content
     check_deception(call, full, content)
+    if ENDLESS in content and classify(full, call.shell) != "null":
+        call.report("use-everything-up", f"fills the disk without end: {shown(full)}", full)
 
 
 def check_deception(call: Call, full: str, content: str = "") -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 import msgspec
 
 from hermetic.policy.marks import UNSET
-from hermetic.policy.programs.table import load
+from hermetic.policy.programs.table import TABLE, load
 
 from .values import Obj, Value, items_of, marks_of, text_of
 
 FILE = Path(__file__).parent / "rows" / "calls.toml"
 LANGUAGES = ("python", "perl", "ruby", "javascript", "php", "lua")
+COMPILED = frozenset(pair.partition(":")[2] for pair in TABLE.words("sources"))
 Where = int | str | list[int | str] | None
 
 

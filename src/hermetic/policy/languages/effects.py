@@ -14,7 +14,7 @@ from hermetic.policy.paths import resolve
 from hermetic.policy.programs.table import rule
 
 from . import values
-from .calls import LANGUAGES, Invocation, Row, table_of
+from .calls import COMPILED, Invocation, Row, table_of
 from .sql import destruction
 from .values import UNKNOWN, Name, Obj, Value, is_text, marks_of, text_of
 
@@ -47,6 +47,7 @@ class Effects:
         self.conditional = 0  # branches around the current place
         self.chosen = 0  # conditions around it that hold for few of many
         self.active: list[str] = []  # functions of the text that are being called
+        self.is_uncalled = False  # in a function that nothing calls, with unknown arguments
         self.forked: set[str] = set()  # those in which a process is started
         self.has_shell = False  # a shell was started that reads commands
         self.socket = False
@@ -67,8 +68,10 @@ class Effects:
         if row.delete == "*" and not made.args and made.owner is None:
             gone = [self.names.get("_", UNSET)]  # what the call takes from elsewhere
         for value in gone:
-            if not values.is_function(value) and not isinstance(value, dict):
-                delete(self.call, self.home(text_of(value)), recursive=row.tree)
+            text = self.home(text_of(value))
+            is_path = not values.is_function(value) and not isinstance(value, dict)
+            if is_path and not self.is_given(text):
+                delete(self.call, text, recursive=row.tree)
         path = None
         for value in made.pick(row.write)[:1]:
             path = self.home(text_of(value))
@@ -81,6 +84,12 @@ class Effects:
             if row.append and self.endless:
                 self.report("use-everything-up", "fills the disk without end")
         return path
+
+    def is_given(self, text: str) -> bool:
+        """True for unknown text that a caller may give to a function which nothing calls, or a user
+        to a program that is compiled.
+        """
+        return text.startswith(UNSET) and (self.is_uncalled or self.language in COMPILED)
 
     def remember(self, path: str, content: str) -> None:
         """Text added to a file, for what runs it later."""
@@ -111,12 +120,12 @@ class Effects:
         if self.socket and any(isinstance(one, Obj) and "socket" in one.call for one in linked):
             self.report_shell()
         words = [one for one in found if not isinstance(one, dict) and not _is_callback(one)]
-        if self.language not in LANGUAGES:  # arguments that only the program knows
+        if self.language in COMPILED:  # arguments that only the program knows
             words = list(itertools.dropwhile(lambda word: text_of(word) == UNSET, words))
         argv = [text_of(word) for word in words]
         if repeats:
             argv[1:2] = []
-        if not argv:
+        if not argv or self.is_given(argv[0]):
             return ""
         if _SHELLS.fullmatch(argv[0].split(" ")[0]):
             self.has_shell = self.has_shell or argv[1:] in ([], ["-i"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from hermetic.policy.marks import DECODED, FILE, LOCAL, NET, PIDS, SECRET, UNSET, marks_in
+from hermetic.policy.marks import DECODED, FILE, LOCAL, NET, PIDS, SECRET, marks_in
 from hermetic.policy.programs.table import TABLE
 from hermetic.policy.tables import names
 
@@ -107,11 +107,10 @@ class Evaluation(Effects):
         full = f"{base}.{attr}"
         if full in KNOWN:
             return KNOWN[full]
-        if full in ("sys.stdin", "sys.argv"):
-            return Obj(
-                "stdin" if attr == "stdin" else full,
-                text=self.call.input() if attr == "stdin" else UNSET,
-            )
+        if full == "sys.stdin":
+            return Obj("stdin", text=self.call.input())
+        if full == "sys.argv":
+            return self.arguments()
         if full in ("os.environ", "os.environb", "process.env"):
             return ENVIRONMENT
         if base in ("posix", "nt"):
@@ -121,6 +120,13 @@ class Evaluation(Effects):
         return one_of(
             [Name(attr.lstrip("_") if attr.lstrip("_") in SHARED else full), *self.assigned(attr)]
         )
+
+    def arguments(self) -> Value:
+        """The arguments of a Python text."""
+        if self.call.row.language == "python":
+            options = self.call.options
+            return list(["-c", *options.rest[1:]] if options.rest else options.operands)
+        return [*self.call.argv]
 
     def assigned(self, attr: str) -> list[Value]:
         """The values assigned to an attribute of that name."""
@@ -207,21 +213,22 @@ class Evaluation(Effects):
         if self.endless and function.attr in ("append", "push", "extend"):
             self.report("use-everything-up", "fills the memory without end")
         if isinstance(function.base, list) and args and function.attr in ITERATES:
-            return self.each_item(function, args[0])
+            found = self.each_item(function.base, args[0])
+            return found if function.attr in ("map", "collect", "flatMap") else function.base
         row = self.table.methods.get(function.attr)
         if row is not None and (row.sql is not None or row.raises):
             self.apply(row, Invocation(function.attr, None, args, keywords))
         return bound_call(function, args, keywords, self.call.shell)
 
-    def each_item(self, function: Bound, action: Value) -> Value:
-        """A function, or a method by its name, for each item of a list."""
-        items, results = values.bounded(function.base, 24), list[Value]()
-        for item in items:
+    def each_item(self, items: list[Value], action: Value) -> list[Value]:
+        """The results of a function, or of a method by its name, for each item of a list."""
+        found: list[Value] = []
+        for item in values.bounded(items, 24):
             if values.is_function(action):
-                results.append(self.invoke(action, [item], {}))
+                found.append(self.invoke(action, [item], {}))
             elif is_text(action):
-                results.append(self.invoke(self.attribute(item, text_of(action)), [], {}))
-        return results if function.attr in ("map", "collect", "flatMap") else function.base
+                found.append(self.invoke(self.attribute(item, text_of(action)), [], {}))
+        return found
 
     def own(self, key: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         """A call of a function that the text defines."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from hermetic.policy.effects import write
-from hermetic.policy.marks import FILE, INPUT, LOCAL, NET, PIDS, SECRET, is_plain
+from hermetic.policy.marks import FILE, INPUT, LOCAL, NET, PIDS, SECRET, is_plain, marks_in
+from hermetic.policy.paths import resolve
 from hermetic.policy.programs.table import TABLE
 from hermetic.policy.tables import names
 
@@ -134,6 +135,8 @@ class Hooks(Evaluation):
         text = text_of(first) if is_text(first) else ""
         if NET in marks_of(first) or re.match(r"(https?|ftp|data):", text):
             self.report("run-download", "runs code that an address names")
+        elif (held := self.call.shell.files.get(resolve(text or ".", self.call.shell))) is not None:
+            self.evaluate(made.name, Obj("file", text=held) if marks_in(held) else held)
         elif text and is_plain(text):
             name = text.removeprefix("node:").removeprefix("@").replace("/promises", ".promises")
             is_run = made.name.startswith("runpy.")
@@ -202,7 +205,7 @@ class Hooks(Evaluation):
             self.statements(made.args, local=False)
         if _CLOUD_DELETE.fullmatch(method):
             self.report("cloud-destroys", f"deletes shared resources: {method}")
-        return Obj(made.name)
+        return Obj("cloud")
 
     def hook_sqlite(self, made: Invocation) -> Value:
         """A database in a file; in the workspace or in memory its content is the agent's own."""

@@ -50,7 +50,7 @@ _COMPARES = re.compile(
     r'|(=~|==|===|\beq)\s*(""|pattern\b)|\bgrep\s*(\(|pattern)'
 )
 _WAITS = re.compile(
-    r"\b(sleep|wait|waitpid|await|break|return|last|accept|recv|gets|join|Sync|Atomics)\b"
+    r"\b(sleep|wait|waitpid|await|break|return|last|accept|recv|gets|join|Sync|Atomics|Run|Output|output|status)\b"
 )
 
 

@@ -36,6 +36,7 @@ class TextReader(Expressions):
     def whole(self, tree: ast.Module) -> None:
         """Visit a text, then all functions that nothing in it calls."""
         self.visit(tree)
+        self.is_uncalled = True
         while left := [key for key in self.functions if key not in self.reached]:
             for key in left:
                 self.own(key, [Instance(self.owners[key])] if key in self.owners else [], {})

@@ -125,7 +125,7 @@ def _token(kind: str, value: str, language: str, after_dollar: bool) -> Token:
     if kind == "variable":
         return Token(kind, value[0] + value[1:].strip("{}"))
     if kind == "label":
-        return Token("string", value[1:])
+        return Token("name" if language == "elixir" else "string", value[1:])
     return Token(kind, value)
 
 

@@ -145,7 +145,9 @@ def element_of(value: Value) -> Value:
     """An item of a value that is not a known list."""
     if isinstance(value, OneOf):
         return one_of(element_of(one) for one in value.values)
-    return Obj("?", value.path, value.text) if isinstance(value, Obj) else UNKNOWN
+    if not isinstance(value, Obj):
+        return UNKNOWN
+    return Obj("cloud" if value.call == "cloud" else "?", value.path, value.text)
 
 
 def bounded(values: list[Value], most: int) -> list[Value]:

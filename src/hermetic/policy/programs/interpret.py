@@ -152,6 +152,7 @@ CONDITIONS: dict[str, Callable[[Call, re.Match[str]], bool]] = {
     "destructive sql": lambda call, _: any(map(destruction, call.args)),
     "trust store": lambda call, _: call.name != "ldconfig",
     "downloaded": _is_downloaded,
+    "system directory": lambda call, _: call.place(".")[1] in ("system", "root", "startup"),
     "tests": lambda call, _: chooses_tests(call),
     "no image": lambda call, _: not any(map(_IMAGE.fullmatch, call.args)),
 }

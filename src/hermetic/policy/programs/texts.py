@@ -173,6 +173,10 @@ ACTIONS: dict[str, Callable[[Call, str], object]] = {
         call, re.sub(r"\\(.)", r"\1", text).strip("'\""), call.name
     ),
     "strings": _strings,
+    # code with words of its own language, which no shell knows
+    "tried": lambda call, text: (
+        run_code(call, text, call.name) if call.machine.probe_text(text, call.shell) else None
+    ),
     "script": lambda call, path: call.run(["sh", path]),
     "python": judge_python,
     "perl": lambda call, text: judge_code(call, text, "perl"),

@@ -194,9 +194,20 @@ def in_background(seq: Seq) -> list[bool]:
     return found[::-1]
 
 
+def _starts_alone(body: Seq) -> bool:
+    """True for commands that start processes, and otherwise end at once."""
+    groups = [node.body for node, _ in body.items if isinstance(node, Group)]
+    started = [node for node, operator in body.items if operator == "&"]
+    others = [
+        Seq([(node, operator)])
+        for node, operator in body.items
+        if operator != "&" and not isinstance(node, Group)
+    ]
+    starts = started or any(map(_starts_alone, groups))
+    return bool(starts) and all(first_word(other) in _AT_ONCE for other in others)
+
+
 def _check_starts(machine: Machine, body: Seq, shell: Shell) -> None:
     """Report a loop without an end that starts processes and waits for none."""
-    started = [node for node, operator in body.items if operator == "&"]
-    others = [Seq([item]) for item in body.items if item[1] != "&"]
-    if started and all(first_word(other) in _AT_ONCE for other in others):
+    if _starts_alone(body):
         machine.report(FORK_BOMB, "starts processes again and again without end", shell)

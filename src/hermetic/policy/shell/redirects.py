@@ -7,8 +7,7 @@ import msgspec
 from hermetic.policy import effects
 from hermetic.policy.budget import joined
 from hermetic.policy.call import Call
-from hermetic.policy.dynamic_code import EXHAUSTION
-from hermetic.policy.marks import ENDLESS, INPUT, NET, SECRET, TOKEN, shown
+from hermetic.policy.marks import INPUT, NET, SECRET, TOKEN, shown
 from hermetic.policy.network import EXFIL
 from hermetic.policy.paths import classify
 from hermetic.policy.programs.texts import judge_patterns
@@ -113,5 +112,3 @@ def deliver(target: str, output: str, call: Call) -> None:
         effects.write(call, target, content=joined((call.shell.files.get(full, ""), output)))
     elif full in call.shell.files:
         effects.hold(call, full, joined((call.shell.files[full], output)))
-        if ENDLESS in output and place != "null":
-            call.report(EXHAUSTION, f"fills the disk without end: {shown(target)}", full)

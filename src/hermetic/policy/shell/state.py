@@ -228,6 +228,8 @@ class Shell:
 
     def _special(self, name: str) -> str | None:
         known = {"PWD": self.cwd, "OLDPWD": self.previous, "PPID": PIDS}
+        if name == "BASH_SOURCE" and self.scripts:
+            return self.scripts[-1]
         if name in known or name in _NUMBERS:
             return known.get(name, NUMBER)
         if name in _TOOL_NAMES or name in _TEXTS:

@@ -7,7 +7,17 @@ import re
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import is_wholly_unseen
 from hermetic.policy.effects import check_deception, delete, meaning, read, write
-from hermetic.policy.marks import ENDLESS, LOCAL, NET, STAR, UNKNOWN, has_glob, is_known, shown
+from hermetic.policy.marks import (
+    DECODED,
+    ENDLESS,
+    LOCAL,
+    NET,
+    STAR,
+    UNKNOWN,
+    has_glob,
+    is_known,
+    shown,
+)
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_secret, resolve
 from hermetic.policy.programs.interpret import judge_by_row, sets_uid
@@ -132,6 +142,8 @@ def judge_dd(call: Call) -> str | None:
     given = dict(re.sub("=~", f"={call.shell.home}", arg).partition("=")[::2] for arg in call.args)
     content = read(call, given["if"]) if given.get("if") else call.input()
     content = content.replace(ENDLESS, "") if "count" in given else content
+    if "skip" in given and not is_known(content):
+        content += DECODED  # a piece that no reader would see as such
     if not (target := given.get("of")):
         return content
     if is_wholly_unseen(target):

@@ -152,12 +152,18 @@ def judge_fold(call: Call) -> str | None:
     return re.sub(rf"(.{{{width}}})(?=.)", r"\1\n", text)
 
 
+_HUGE = regex(r"\d+[TPEZ]i?B?|\d{3,}Gi?B?|\d{12,}")  # as much as a disk holds
+
+
 def judge_head(call: Call) -> str | None:
     """head and tail print a part of their input."""
     options = call.options
     text = inputs(call, options.operands)
-    text = _keeps(call, text) if call.name == "tail" else text.replace(marks.ENDLESS, "")
     size = options.value("c", "bytes")
+    if call.name == "tail":
+        text = _keeps(call, text)
+    elif not _HUGE.fullmatch(size or ""):
+        text = text.replace(marks.ENDLESS, "")
     digits = [flag for flag, _ in options.given if flag.isdigit()] or ["10"]
     count = size or options.value("n", "lines") or digits[0]
     if not is_known(text):
@@ -326,6 +332,8 @@ def judge_seq(call: Call) -> str | None:
     """seq prints numbers; a long run becomes its ends and an unknown number."""
     if any(re.match("-[a-z-]", arg) for arg in call.args):
         return marks.LOCAL + "\n"
+    if call.args[-1:] in (["inf"], ["infinity"]):
+        return marks.NUMBER + "\n" + marks.ENDLESS
     if not all(re.fullmatch(r"-?\d{1,9}", word) for word in call.args) or len(call.args) > 3:
         return marks.NUMBER + "\n"
     *begin, last = map(int, call.args or ["1"])

@@ -143,12 +143,16 @@ def copy_across(call: Call, rest: list[str]) -> str | None:
     return None
 
 
+_COMPOSE = ["docker-compose.yml", "docker-compose.yaml", "compose.yml", "compose.yaml"]
+
+
 def check_manifests(call: Call) -> None:
     """Look into descriptions of containers that this text wrote or feeds in, for what reaches the
     host.
     """
     options = parse_options(call.args, "fk", ("file", "filename", "kustomize"))
     files = options.values("f", "file", "filename")
+    files = files or (_COMPOSE if call.name.endswith("compose") else [])
     texts = [call.shell.files.get(call.place(path)[0], "") for path in files]
     texts += [call.input()] if "-" in files else []
     if any(map(_REACHES_HOST.search, texts)):

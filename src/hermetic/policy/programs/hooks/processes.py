@@ -57,7 +57,7 @@ def judge_pkill(call: Call) -> str | None:
         return (PIDS if wide else LOCAL) + "\n"
     if options.has("l", "list", "V", "version", "h", "help") and not picked:
         return None
-    if wide or any(name.lstrip("^").rstrip("$") in _VITAL for name in picked):
+    if wide or any(name in _VITAL for one in picked for name in re.split(r"[\^$|()]+", one)):
         call.report("kill-many", "ends many processes, or ones the system needs")
     elif picked:
         call.report("kill-some", f"ends processes by name: {shown(picked[0])}")

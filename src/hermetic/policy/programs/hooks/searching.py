@@ -64,6 +64,9 @@ def judge_parallel(call: Call) -> None:
         rest = [*rest[:cut], ":::", *lines]
     command, sources = rest[:cut], [word for word in rest[cut + 1 :] if not word.startswith(":::")]
     text = " ".join(command)
+    endless = marks.ENDLESS in call.input() or marks.NUMBER * 2 in call.input()
+    if options.value("j", "jobs") == "0" and endless and not sources:
+        call.report("fork-bomb", "starts processes again and again without end")
     if not sources:
         source = options.value("a", "arg-file")
         lines = (read(call, source) if source else call.input()).split("\n")
@@ -156,7 +159,7 @@ def judge_ls(call: Call) -> str | None:
         return marks.PIDS + "\n"
     if call.options.has("d", "directory"):
         return "".join(f"{name}\n" for name in words)
-    shown = (name if re.search(rf"\.\w+$|{marks.STAR}\.\w", name) else marks.STAR for name in words)
+    shown = (name if re.search(rf"\.\w+$|{marks.STAR}", name) else marks.STAR for name in words)
     return "".join(f"{name}\n" for name in shown)
 
 

@@ -316,7 +316,7 @@ async def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         answer = await client.send(
             "POST", "/api/v1/shares", raw=b"{", headers={"Content-Length": "100"}
         )
-        assert (answer.status, answer.code) == (400, "slow_body")
+        assert (answer.status, answer.code) == (408, "slow_body")
         assert (await client.get("/me")).status == 200
 
 

@@ -281,7 +281,6 @@ class Channel:
 
     def _add(self, id: int | None, data: bytes) -> None:
         if not self.person.can_drive:
-            _log.warning("refused input of %s, who may only view", self.person.name)
             self._refused(self._forbidden("type"))
         elif not self.terminal.is_driving and self._taking is None and not self._begin_taking():
             self._refused(
@@ -378,6 +377,7 @@ class Channel:
         )
 
     def _forbidden(self, what: str) -> NotPermitted:
+        _log.warning("refused to %s: %s may only view", what, self.person.name)
         return NotPermitted(
             f"this link may only view: to {what}, open the console with the scope drive", by="scope"
         )

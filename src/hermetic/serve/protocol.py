@@ -90,7 +90,7 @@ class BoundedProtocol(H11Protocol):
         if unread < before:
             self._await_reading(unread)
         else:
-            self._give_up("did not read its answer")
+            self._give_up("did not read its answer", logging.WARNING)
 
     def _unread(self) -> int:
         return self.transport.get_write_buffer_size()
@@ -98,7 +98,14 @@ class BoundedProtocol(H11Protocol):
     def _await_head(self) -> None:
         if self._head is not None:
             self._head.cancel()
-        self._head = self.loop.call_later(HEAD_SECONDS, self._give_up, "sent no request")
+        self._head = self.loop.call_later(HEAD_SECONDS, self._check_head)
+
+    def _check_head(self) -> None:
+        is_begun = bool(self.conn.trailing_data[0])  # browsers connect ahead and send nothing
+        self._give_up(
+            "did not finish its request" if is_begun else "sent no request",
+            logging.WARNING if is_begun else logging.INFO,
+        )
 
     def _stop_timers(self) -> None:
         for timer in (self._head, self._reading):
@@ -106,9 +113,10 @@ class BoundedProtocol(H11Protocol):
                 timer.cancel()
         self._head = self._reading = None
 
-    def _give_up(self, why: str) -> None:
+    def _give_up(self, why: str, level: int) -> None:
         self._stop_timers()
-        _log.info(
+        _log.log(
+            level,
             "closed a connection from %s: the client %s",
             self.client[0] if self.client else "-",
             why,
@@ -119,6 +127,6 @@ class BoundedProtocol(H11Protocol):
         """Closes one connection that has no request; False when all have one."""
         for other in self.connections:
             if isinstance(other, BoundedProtocol) and other.is_idle:
-                other._give_up("made room for another one")
+                other._give_up("made room for another one", logging.WARNING)
                 return True
         return False

@@ -21,6 +21,7 @@ from hermetic.serve.tokens import Grant, Scope, Token
 PREFIX = "/api/v1"
 MOST_BODY = 1 << 20  # bytes
 BODY_SECONDS = 30.0  # for a body to arrive
+SUSPICIOUS = (401, 403, 408, 413, 429)  # statuses of refusals that are logged as warnings
 
 _log = logging.getLogger("hermetic.serve")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -149,7 +150,7 @@ def refuse(console: Console, refusal: Refused, method: str, path: str, peer: str
     code = refusal.problem.code
     console.metrics.refused[code] += 1
     _log.log(
-        logging.WARNING if refusal.status in (401, 403, 413, 429) else logging.INFO,
+        logging.WARNING if refusal.status in SUSPICIOUS or code == "bad_path" else logging.INFO,
         "refused %s %s from %s: %s",
         one_line(method, 10),
         one_line(path),
@@ -187,7 +188,7 @@ async def _json(request: Request) -> Any:
                 if len(received) > MOST_BODY:
                     raise too_large
     except (TimeoutError, ClientDisconnect):
-        raise Refused(400, "slow_body", "The body did not arrive in time.") from None
+        raise Refused(408, "slow_body", "The body did not arrive in time.") from None
     try:
         return msgspec.json.decode(received)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

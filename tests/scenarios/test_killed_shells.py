@@ -8,6 +8,7 @@ import os
 import random
 import signal
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 import hermetic
 from hermetic import Exited, Lost, Signalled
 from tests.environments.engines import need_engine
-from tests.programs import need_variable
+from tests.programs import need, need_variable
 from tests.scenarios.living import begin, shells_below
 from tests.sizes import scale
 
@@ -143,6 +144,28 @@ async def test_what_was_lost_with_all_shells_is_noted() -> None:
         assert after.output == "fine\n"
         assert any(note.startswith("session lost") for note in after.notes), after.notes
         assert not isinstance(after.ending, Lost)
+
+
+async def test_idle_shells_that_are_stopped_go_on() -> None:
+    async with hermetic.open("local", login=False) as environment:
+        resident = (await environment.info()).pid
+        await environment.run("export KEPT=1")
+        for _ in range(3):
+            for pid in shells_below(resident):
+                os.kill(pid, signal.SIGSTOP)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                after = await environment.run("echo fine$KEPT; exit 3")
+            assert after.output == "fine1\n"
+
+
+async def test_a_command_that_stops_every_process_stops_no_later_one(tmp_path: Path) -> None:
+    need("bwrap")
+    async with hermetic.open("sandbox", workspace=tmp_path, login=False) as environment:
+        await environment.run("export KEPT=1")
+        await environment.run("kill -STOP -- -1; exit 3")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            after = await environment.run("echo fine$KEPT")
+        assert after.output == "fine1\n"
 
 
 async def test_a_session_that_was_lost_has_no_earlier_state() -> None:

@@ -87,7 +87,7 @@ class Work:
             pass
         os.set_blocking(fd, False)
         self.fd, loop = fd, self.pool.loop
-        loop.on_exit(self.pid, lambda _: None)
+        loop.on_exit(self.pid, lambda _: None, lambda: True)
         self.watch = loop.watch(fd, self._read)
         if self.seconds is not None:
             self.timer = loop.call_later(self.seconds, self._time_out)

@@ -128,6 +128,8 @@ class Loop:
         self._sleep_due = 0.0
         # pid: callback(wait status) of registered children
         self.children: dict[int, Callable[[int], None]] = {}
+        # pid: whether a child that was stopped is to go on
+        self.continued: dict[int, Callable[[], bool]] = {}
         # called with the pids of all children that ended
         self.reaped_listeners: set[Callable[[list[int]], None]] = set()
         self.running = False
@@ -179,12 +181,20 @@ class Loop:
         self.before_sleep.pop(callback, None)
 
     # -- children
-    def on_exit(self, pid: int, callback: Callable[[int], None]) -> None:
+    def on_exit(
+        self,
+        pid: int,
+        callback: Callable[[int], None],
+        continued: Callable[[], bool] | None = None,
+    ) -> None:
         """Calls `callback(status)` once when the child ends.
 
-        Register before the next turn of the loop, or the child may be reaped unseen.
+        Register before the next turn of the loop, or the child may be reaped unseen. A child that
+        something stops goes on if `continued()` says so.
         """
         self.children[pid] = callback
+        if continued is not None:
+            self.continued[pid] = continued
 
     def _catch_child_signals(self) -> None:
         self._wake, wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -207,13 +217,18 @@ class Loop:
         found = []
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
                 break
             if pid == 0:
                 break
+            if os.WIFSTOPPED(status):
+                if pid in self.continued and self.continued[pid]():
+                    os.kill(pid, signal.SIGCONT)
+                continue
             found.append(pid)
             callback = self.children.pop(pid, None)
+            self.continued.pop(pid, None)
             if callback is not None:
                 self.call(callback, status)
         if found:

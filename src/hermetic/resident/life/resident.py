@@ -151,7 +151,7 @@ class Resident:
     def await_holder(self, again: bool = False) -> None:
         """Waits for the holder that was started; without one, shells open our own descriptors."""
         if self.holder is not None and await_holder(self.holder, again):
-            self.loop.on_exit(self.holder, lambda _: self._holder_ended())
+            self.loop.on_exit(self.holder, lambda _: self._holder_ended(), lambda: True)
         elif self.holder is not None:
             self.holder = None
             self.orders.move(self.descriptors_path)

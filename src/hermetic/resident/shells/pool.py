@@ -49,6 +49,15 @@ class ShellPool:
         self.resident.channels[shell.name] = self.session, shell
         return shell
 
+    def watch(self, shell: Shell, pid: int, died: Callable[[Shell, int], None]) -> None:
+        """Calls `died(shell, status)` once.
+
+        A shell that something stops while it runs no command goes on, as after `kill -STOP -1`.
+        """
+        self.resident.loop.on_exit(
+            pid, lambda status: died(shell, status), lambda: shell.is_waiting
+        )
+
     def forget(self, shell: Shell, kill: bool = True) -> None:
         """Removes a shell from the session, and kills its process by default.
 

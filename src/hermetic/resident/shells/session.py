@@ -95,7 +95,7 @@ class Session:
         except OSError:
             self.pool.forget(shell)
             raise
-        self.loop.on_exit(pid, lambda status: self._died(shell, status))
+        self.pool.watch(shell, pid, self._died)
         return shell
 
     def give_up(self, why: str) -> None:
@@ -211,7 +211,7 @@ class Session:
             if not pid or pid in self.loop.children:
                 return
             shell.pid = pid
-            self.loop.on_exit(pid, lambda status: self._died(shell, status))
+            self.pool.watch(shell, pid, self._died)
             if is_reaped(pid):  # it died before its report was read, and no wait will return it
                 self.loop.call_soon(lambda: self._missed_death(shell))
         elif shell.pid != pid:

@@ -93,6 +93,11 @@ class Shell:
         count: int = struct.unpack("i", fcntl.ioctl(self.fd, FIONREAD, bytes(4)))[0]
         return count
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it runs no command: it has none, or has not read its order."""
+        return self.fd is not None and (self.command is None or self.unread_bytes() > 0)
+
     def restore(self, descriptors_path: str) -> None:
         """Names the channel again after its file was removed. Raises OSError."""
         if self.fd is not None and not os.path.lexists(self.path):

@@ -109,7 +109,6 @@ def test_a_frameworks_own_checks_pass_for_an_ordinary_user(
             "HERMETIC_RUNTIME_DIR": str(home / "run"),
             "XDG_STATE_HOME": str(home),
         }
-        more["PATH"] = os.defpath  # without directories of root that the user may not search
         code = "import pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
         with user.start(code, *words, PYTHONPATH=path, **more) as running:
             said, _ = running.communicate()

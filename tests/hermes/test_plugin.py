@@ -64,6 +64,8 @@ class Agent:
         self.watchers: list[Fields] = []
         self.bridged = 0
         self.config: Fields = {}
+        self.home = Path(tempfile.gettempdir(), "hermes-no-such-home")
+        self.credential_files: list[str] = []  # of the configuration file
         self.password: Callable[[], str] | None = None  # of the calling thread
 
     def request(self, tool: str, reason: str, *, rule_key: str) -> Fields:
@@ -109,6 +111,12 @@ class Agent:
                 "get_all_passthrough": lambda: frozenset(
                     self.config.get("terminal", {}).get("env_passthrough", ())
                 )
+            },
+            "tools.credential_files": {
+                "_resolve_hermes_home": lambda: self.home,
+                "_load_config_files": lambda: [
+                    {"container_path": f"/root/.hermes/{path}"} for path in self.credential_files
+                ],
             },
             "tools.environments": {"__path__": []},
             "tools.environments.base": {"touch_activity_if_due": lambda state, label: None},
@@ -159,6 +167,15 @@ def executor(agent: Agent) -> Iterator[Executor]:
 
 def run(executor: Executor, command: str, task: str | None = None, **more: Any) -> Fields:
     return executor.call("terminal", {"command": command, **more}, task, "session", None)
+
+
+def use_ssh(monkeypatch: pytest.MonkeyPatch, options: Fields) -> None:
+    """Lets commands run on another machine."""
+    monkeypatch.setenv("TERMINAL_ENV", "ssh")
+    monkeypatch.delenv("TERMINAL_CWD")
+    for name, value in options.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        monkeypatch.setenv(f"HERMETIC_SSH_{name.upper()}", text)
 
 
 # -- registering
@@ -290,13 +307,7 @@ def test_the_password_for_sudo_comes_from_the_threads_callback(
         running(Path(at)) as sshd,
     ):
         let_in(Path(at), sshd.home)
-        monkeypatch.setenv("TERMINAL_ENV", "ssh")
-        monkeypatch.delenv("TERMINAL_CWD")
-        for name, value in {**sshd.options, "user": USER}.items():
-            monkeypatch.setenv(
-                f"HERMETIC_SSH_{name.upper()}",
-                value if isinstance(value, str) else json.dumps(value),
-            )
+        use_ssh(monkeypatch, {**sshd.options, "user": USER})
         assert run(executor, "sudo id -u")["exit_code"] == 1
         agent.password = password
         assert run(executor, "sudo id -u; sudo id -u")["output"] == "0\n0\n"
@@ -390,3 +401,29 @@ def test_modules_of_hermes_get_the_environment(
     assert run(executor, "echo $A; pwd")["output"] == f"model\n{tmp_path}/sub\n"
     environment.cleanup()
     assert run(executor, "echo -$A-")["output"] == "--\n"
+
+
+def test_files_that_the_model_is_told_of_are_on_another_machine(
+    agent: Agent, executor: Executor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Skills, uploads and named credential files, under the names of the original; not its keys."""
+    agent.home = tmp_path / "agent"
+    for name in ("skills/greeting/say.sh", "cache/documents/letter", "tokens/mail", ".env"):
+        (agent.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (agent.home / name).write_text(f"echo {name}\n")
+    agent.credential_files = ["tokens/mail", ".env"]
+    with (
+        tempfile.TemporaryDirectory(prefix="hm-", dir="/tmp") as at,
+        running(Path(at)) as sshd,
+    ):
+        use_ssh(monkeypatch, sshd.options)
+        listed = "cd ~/.hermes && find -L . -type f | sort; sh skills/greeting/say.sh"
+        assert run(executor, listed)["output"].splitlines() == [
+            "./cache/documents/letter",
+            "./skills/greeting/say.sh",
+            "./tokens/mail",
+            "skills/greeting/say.sh",
+        ]
+        (environment,) = agent.environments.values()
+        assert environment.agent_visible_cache_base() == "~/.hermes"
+        executor.close()

@@ -18,6 +18,7 @@ from hermetic.contract.approval import Answer, ApprovalRequest, Denial
 from hermetic.contract.errors import ConfigError, ExecutionError
 from hermetic.contract.tool import Fields, Tool
 from hermetic.hermes.agent_environment import AgentEnvironment
+from hermetic.hermes.agent_files import shown_files
 from hermetic.hermes.code import SANDBOX_ALLOWED_TOOLS, answered
 from hermetic.hermes.host import Caller, Host
 from hermetic.hermes.notices import Shadows
@@ -146,6 +147,7 @@ def _configured(settings: Settings) -> Settings:
     if option := PASSED.get(settings.environment.kind):
         # Hermes leaves out the credentials of its own providers.
         options[option] = (*options.get(option, ()), *sorted(get_all_passthrough()))
+    options |= shown_files(settings.environment.kind, options)
     return msgspec.structs.replace(
         settings, approvals=approvals, code_execution=scripts, options=options
     )

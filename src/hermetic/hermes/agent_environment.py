@@ -5,6 +5,7 @@ from typing import Any
 
 from hermetic.contract.errors import ExecutionError
 from hermetic.contract.tool import Fields
+from hermetic.hermes.agent_files import cache_base
 from hermetic.hermes.host import Host
 
 TIMEOUT = 60.0  # seconds
@@ -52,6 +53,10 @@ class AgentEnvironment:
         return self._host.execute(
             self._task, command, cwd or self.cwd, timeout or TIMEOUT, stdin_data
         )
+
+    def agent_visible_cache_base(self) -> str | None:
+        """The directory there in which the model finds Hermes' caches; None for this machine's."""
+        return cache_base(self._host.kind)
 
     def get_temp_dir(self) -> str:
         """The directory there for short-lived files."""

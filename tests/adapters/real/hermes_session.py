@@ -19,6 +19,14 @@ Fields = dict[str, Any]
 # One pixel.
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
+# Below the agent's own directory: what its model is told of, and all its keys.
+FILES = {
+    "skills/greeting/say.sh": "echo hello from a skill\n",
+    "cache/documents/letter.txt": "dear agent\n",
+    "tokens/mail.json": "{}\n",
+    ".env": "KEY=1\n",
+}
+
 
 def configure(kind: str, image: str, home: Path, work: Path) -> str:
     """Writes the configuration file; the directory of commands."""
@@ -27,6 +35,7 @@ def configure(kind: str, image: str, home: Path, work: Path) -> str:
     if kind == "docker":
         terminal |= {"docker_image": image, "docker_volumes": [f"{work}:/workspace"]}
         terminal |= {"docker_persist_across_processes": False, "container_persistent": False}
+    terminal["credential_files"] = ["tokens/mail.json", ".env"]
     config = {
         "terminal": terminal,
         "approvals": {"mode": "manual", "deny": ["*forbidden*"]},
@@ -38,6 +47,9 @@ def configure(kind: str, image: str, home: Path, work: Path) -> str:
     }
     home.mkdir(parents=True)
     (home / "config.yaml").write_text(json.dumps(config))  # JSON is YAML
+    for path, text in FILES.items():
+        (home / path).parent.mkdir(parents=True, exist_ok=True)
+        (home / path).write_text(text)
     os.environ |= {"HERMES_HOME": str(home), "HANDED_ON": "yes", "LEFT_TOKEN": "hidden"}
     os.chdir(work)
     return inside
@@ -88,6 +100,23 @@ def by_own_modules(inside: str) -> Fields:
         "model": terminal("pwd; echo $SHELL_OF")["output"],
         "cwd": env.cwd,
         "persistent": is_persistent_env("main"),
+    }
+
+
+def files_of_the_agent(kind: str, home: Path) -> Fields:
+    """What commands see of the agent's files, under the names that its model is told."""
+    from tools.credential_files import to_agent_visible_cache_path
+    from tools.image_generation_tool import _agent_visible_cache_path
+    from tools.terminal_tool import get_active_env
+
+    base = home if kind == "local" else "/root/.hermes"
+    letter = str(home / "cache" / "documents" / "letter.txt")
+    return {
+        "skill": terminal(f"sh {base}/skills/greeting/say.sh")["output"],
+        "letter": terminal(f"cat {to_agent_visible_cache_path(letter)}")["output"],
+        "hint": _agent_visible_cache_path(letter, get_active_env("main")),
+        "named": terminal(f"cat {base}/tokens/mail.json")["output"],
+        "keys": terminal(f"test -e {base}/.env")["exit_code"],
     }
 
 
@@ -166,6 +195,7 @@ def main() -> None:
     seen = {
         "configured": configured(inside),
         "modules": by_own_modules(inside),
+        "files": files_of_the_agent(kind, Path(home)),
         "apart": apart(inside, image),
     }
     seen["ended"] = ended()

@@ -170,6 +170,13 @@ def test_settings_tasks_sessions_and_hermes_own_modules_are_wired_through(
         "cwd": "/",
         "persistent": True,
     }
+    assert seen["files"] == {
+        "skill": "hello from a skill\n",
+        "letter": "dear agent\n",
+        "hint": None if kind == "local" else "/root/.hermes/cache/documents/letter.txt",
+        "named": "{}\n",
+        "keys": 0 if kind == "local" else 1,
+    }
     assert (seen["apart"]["subagent"], seen["apart"]["override"]) == ("main\n", "/usr\nnone\n")
     for number, session in enumerate(seen["apart"]["gateway"], 1):
         assert (session["said"], session["active"], session["watcher"]) == ("none\n", True, True)

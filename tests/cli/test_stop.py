@@ -77,3 +77,18 @@ async def test_what_a_person_runs_in_the_task_goes_on(tmp_path: Path) -> None:
         assert await command_line("run", "--task", "t", "--", "echo new") == (0, "new\n", "")
         assert (await command_line("release"))[0] == 0
         assert (await box.process("poll", began["session_id"]))["status"] == "running"
+
+
+async def test_what_a_person_left_running_in_the_background_goes_on_too(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        await box.terminal("sleep 1000 & echo began")
+        person = ("run", "--task", "t", "--", "sleep 1000 & echo $!")
+        pid = int((await command_line(*person))[1])
+        for words, count in (("stop t", 1), ("release", 1), ("stop t --end", 1), ("release", 0)):
+            assert (await command_line(*words.split()))[1].startswith(f"t: {count} processes")
+            assert state_of(pid) == "S"
+
+
+def state_of(pid: int) -> str:
+    """Its letter in /proc: S sleeps, T is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

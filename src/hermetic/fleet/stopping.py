@@ -76,7 +76,8 @@ async def _act(environment: Environment, mode: Mode | None) -> int:
         return (await link.ask("thaw", answers.frozen))[0].processes
     processes = await environment.processes()
     if mode == "freeze":
-        spared = "\0".join(info.id for info in processes if info.is_of_person).encode()
+        of_persons = (info.id for info in processes if info.is_of_person and info.is_running)
+        spared = "\0".join(of_persons).encode()
         return (await link.ask("freeze", answers.frozen, spare=spared))[0].processes
     await link.ask("thaw", answers.frozen)  # what is frozen does not handle TERM
     running = [info for info in processes if info.is_running and not info.is_of_person]

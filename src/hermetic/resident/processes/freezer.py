@@ -30,7 +30,7 @@ class Freezer:
 
     def freeze(self, spared: Collection[str], done: Callable[[], None]) -> None:
         """Commands that a caller waits for yield first: their time limits do not run on."""
-        self.spared = [job for job in self.resident.running() if job.id in spared]
+        self.spared = [job for job in self.resident.jobs.values() if job.id in spared]
         for job in self.resident.running():
             if job not in self.spared and not job.has_yielded and job.yield_listeners:
                 job.notes.append(FROZEN)

@@ -158,6 +158,8 @@ def test_python_that_only_looks_does_not(code: str) -> None:
         "cat /tmp/herm*/t-1/s",
         "cat /tmp/h[e]rmetic-0/t-1/s",
         "cat /tmp/*/*/env.json",
+        "find /tmp -name env.json -exec cat {} +",
+        "find / -name env.json | xargs cat",
         "cat /run/user/*/hermetic/t-1/s",
         "rm -rf /tmp/hermetic-$UID",
     ],

@@ -27,6 +27,7 @@ _STARTUP, _HISTORY, _CACHE = map(TABLE.words, ("startup", "history", "cache"))
 _SECRETS = (*TABLE.words("secrets"), "Library/Application Support/Google/Chrome")
 _SOME_SECRETS = names("/proc/1/environ /etc/shadow /etc/gshadow /etc/sudoers")
 _SOME_DISKS = names("sda nvme0n1 vda mmcblk0 sdb hda")
+RECORD = "env.json"  # of an environment, in the runtime directory
 # of some users
 _RECORDS = names("/tmp/hermetic-0 /tmp/hermetic-1000 /run/user/0/hermetic /run/user/1000/hermetic")
 _OUR_RECORDS = regex(r"/tmp/hermetic-\d+(/|$)|/run/user/\d+/hermetic(/|$)")
@@ -237,7 +238,7 @@ def is_records(path: str) -> bool:
     for known in _RECORDS:
         size = known.count("/") + 1
         named = parts[size - 1].strip(UNKNOWN + GLOBS) if len(parts) >= size else ""
-        if (named or parts[-1] == "env.json") and _glob_path("/".join(parts[:size]), known):
+        if (named or parts[-1] == RECORD) and _glob_path("/".join(parts[:size]), known):
             return True
     return False
 

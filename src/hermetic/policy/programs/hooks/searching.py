@@ -10,7 +10,7 @@ from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import run_code
 from hermetic.policy.effects import delete, read, write
 from hermetic.policy.marks import is_known, is_plain, marks_in, unknown_like
-from hermetic.policy.paths import resolve
+from hermetic.policy.paths import RECORD, resolve
 from hermetic.policy.shell.expansion import split_ifs
 from hermetic.policy.tables import names
 
@@ -78,6 +78,7 @@ def judge_parallel(call: Call) -> None:
 
 
 _BATCH = ["{}", "+"]
+_ABOVE_RECORDS = frozenset(names("/ /tmp /tmp/ /run /run/ /run/user /run/user/"))
 
 
 def judge_find(call: Call) -> str | None:
@@ -126,7 +127,10 @@ def _found(roots: list[str], patterns: list[str], tests: list[str]) -> list[str]
     """The paths find comes across: the pattern below each root, or the root and anything in it."""
     if patterns and is_plain(patterns[0]) and patterns[0] not in ("*", ".*"):
         pattern = patterns[0].replace("*", marks.STAR).replace("?", marks.STAR).rsplit("/", 1)[-1]
-        return [f"{root.rstrip('/')}/{pattern}" for root in roots]
+        found = [f"{root.rstrip('/')}/{pattern}" for root in roots]
+        if pattern == RECORD and not _ABOVE_RECORDS.isdisjoint(roots):
+            found.append(f"/tmp/{marks.STAR}/{RECORD}")
+        return found
     value = dict(itertools.pairwise(tests))
     if value.get("-maxdepth") == "0":
         return list(roots)

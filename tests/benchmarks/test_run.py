@@ -70,6 +70,8 @@ ROWS = {
     "import-open",
     "cli",
     "cli-help",
+    "mcp.start",
+    "mcp.call",
 }
 ELSEWHERE = {
     "settled",
@@ -130,7 +132,7 @@ def benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_every_target_holds_with_tenfold_slack(tmp_path: Path) -> None:
     need("rg")
     written, drawn = tmp_path / "report.json", tmp_path / "report.svg"
-    only = [word for name in ("local", "import", "cli") for word in ("--only", name)]
+    only = [word for name in ("local", "import", "cli", "mcp") for word in ("--only", name)]
     done = benchmarks(*only, "--json", str(written), "--svg", str(drawn))
     report = judged(done, written)
     assert {row.name for row in report.rows} == ROWS

@@ -71,4 +71,6 @@ def test_a_closed_port_ends_the_connection_and_no_port_is_refused(task: str) -> 
         host, port = address(process.stdout.readline()).split(":")
         with socket.create_connection((host, int(port)), 60) as plain:
             assert plain.recv(1) == b""
+        assert process.stderr is not None
+        assert b"port 8001: [Errno 111] Connection refused" in process.stderr.readline()
     assert hermetic("port", task, "70000").returncode == 2

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import contextlib
 
-from hermetic.cli.command import JSON, Command, options
+from hermetic.cli.command import FAILED, JSON, Command, options, report_error
 from hermetic.cli.interrupts import Interrupts, interruptible
 from hermetic.cli.opening import guarded
 from hermetic.cli.report import one_line, print_json
@@ -104,6 +104,8 @@ async def _carry(
         finally:
             sending.cancel()
             await process.kill(0)
+        if process.info.out == 0 and (why := await environment.read_log(f"{process.id}/err")).data:
+            report_error(f"port {port}: {why.data.decode().splitlines()[-1]}", FAILED)
     except (ExecutionError, OSError):  # the connection ends, the others go on
         pass
     finally:

@@ -37,6 +37,10 @@ CREDENTIALS = (
     "STRIPE_RK",
     "TEAMS_HOOK_URL",
     "SEED_PHRASE",
+    "TOKEN2",
+    "DB_PASSWORD_1",
+    "SENTRY_DSN_2",
+    "PRIVKEY",
 )
 ORDINARY = (
     "PATH",
@@ -64,6 +68,8 @@ ORDINARY = (
     "HOOKS_DIR",
     "SEED",
     "NGINX_CONFIG",
+    "UTF8",
+    "LC_TIME2",
 )
 
 

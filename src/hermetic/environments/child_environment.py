@@ -8,7 +8,7 @@ from hermetic.contract.variables import is_text
 # Parts of a name (split at "_") that indicate a credential: GITHUB_TOKEN, PGPASSWORD,
 # AWS_SECRET_ACCESS_KEY, APIKEY.
 _CREDENTIAL = re.compile(
-    r"(?:KEY|.*API_?KEY|.*PRIVATEKEY|.*TOKEN|.*SECRET|.*PASSWORD|.*PASSWD|.*PASSPHRASE|.*CREDENTIAL)S?|CREDS?|PASS|JWT"
+    r"(?:KEY|PRIVKEY|.*API_?KEY|.*PRIVATEKEY|.*TOKEN|.*SECRET|.*PASSWORD|.*PASSWD|.*PASSPHRASE|.*CREDENTIAL)S?|CREDS?|PASS|JWT"
     r"|PAT|BEARER|WEBHOOKS?|COOKIES?|CONNSTR|SAS|AUTHORIZATION|MNEMONIC"
     r"|(?:DB|SSH|PG|MYSQL|SMTP|MAIL|FTP|USER|ROOT|ADMIN|SUDO|REDIS|MONGO|LDAP|VPN|WIFI|PROXY|LOGIN|SVC)(?:PASS|PW)"
     r"|(?:MASTER|SECRET|ACCESS|SIGNING|ENCRYPTION|ACCOUNT|AUTH|SESSION|DEPLOY|SSH|GPG)KEYS?"
@@ -83,6 +83,7 @@ def is_credential(name: str) -> bool:
     upper = name.upper()
     if upper in _HARMLESS:
         return False
+    upper = upper.rstrip("_0123456789")  # as of several: TOKEN2, DB_PASSWORD_1
     words = upper.split("_")
     if _PHRASE.search(upper):
         return True

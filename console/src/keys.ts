@@ -11,7 +11,7 @@ export const SHORTCUTS: [string, string][] = [
   ["g a", "approvals"],
   ["g f", "files"],
   ["g r", "recordings"],
-  ["j  k", "next, previous"],
+  ["j  k", "next, previous command or question"],
   ["?", "this list"],
 ];
 

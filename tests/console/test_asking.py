@@ -1,12 +1,13 @@
 """Questions reach a person who looks elsewhere, who listens, and who has only a keyboard."""
 
+import re
 from pathlib import Path
 
 import pytest
 from playwright.async_api import expect
 
 from tests.approvals.asking import BAD, asking
-from tests.console.browsing import console
+from tests.console.browsing import console, opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.full]
 
@@ -18,6 +19,20 @@ window.Notification = class extends Notification {
 };
 Object.defineProperty(document, "visibilityState", { get: () => (window.away ? "hidden" : "visible") });
 """
+
+# A click on "Allow once" at the moment when it appears.
+CLICK_AT_ONCE = """() => {
+    window.clicking = new Promise(clicked => {
+        const observer = new MutationObserver(() => {
+            const button = document.querySelector(".choice.primary");
+            if (!button) return;
+            observer.disconnect();
+            button.click();
+            clicked(true);
+        });
+        observer.observe(document.body, { childList: true, subtree: true });
+    });
+}"""
 
 NAME_OF_FOCUS = "document.activeElement.ariaLabel ?? document.activeElement.innerText.trim()"
 
@@ -113,6 +128,37 @@ async def test_a_key_answers_the_question_it_was_pressed_for(tmp_path: Path) -> 
                 await page.keyboard.up("y")
                 await page.keyboard.press("n")
                 assert (await two.result())["status"] == "blocked"
+        assert person.problems == []
+
+
+async def test_a_question_that_appears_under_a_click_takes_none(tmp_path: Path) -> None:
+    async with console() as person:
+        page = person.page
+        for view in ("timeline", "approvals"):  # its card is beside the one, and in the other
+            await person.enter(view)
+            await expect(page.get_by_role("heading", level=1)).to_be_visible()
+            await page.evaluate(CLICK_AT_ONCE)
+            async with asking(tmp_path) as agent:
+                assert await page.evaluate("window.clicking")
+                card = page.locator(".approval")
+                await expect(card.get_by_role("button", name="Deny").first).to_be_enabled()
+                await expect(card).not_to_have_class(re.compile("done"))
+                await card.locator(".deny").first.click()
+                assert (await agent.result())["status"] == "blocked"
+        assert person.problems == []
+
+
+async def test_j_and_k_walk_through_the_timeline() -> None:
+    async with opened() as environment, console() as person:
+        for name in ("one", "two", "three"):
+            await environment.run(f"echo {name}; false")
+        await person.enter()
+        await expect(person.page.locator(".block")).to_have_count(3)
+        for key, name in (("j", "three"), ("j", "two"), ("ArrowDown", "one"), ("k", "two")):
+            await person.page.keyboard.press(key)
+            await expect(person.page.locator(".block-head:focus")).to_contain_text(f"echo {name}")
+        await person.page.keyboard.press("Enter")
+        await expect(person.page.locator(".unfolded .output")).to_have_text("two\n")
         assert person.problems == []
 
 

@@ -1,6 +1,6 @@
 /** Questions of agents: what exactly would run, why it is asked, what each answer grants. */
 
-import { useSignal } from "@preact/signals";
+import { computed, effect, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { at, get, post, problemOf } from "../api";
 import { clock, line, now, plain } from "../format";
@@ -20,6 +20,16 @@ const CHOICES: { answer: Answer; key: string; label: string; fallback: string }[
   { answer: "always", key: "a", label: "Always allow", fallback: "" },
 ];
 const SETTLE = 500; // ms; a question that appears, or moves up, under a person's fingers takes no key yet
+
+// Cards that have just come, gone or moved take no click: it was meant for what stood there before.
+const ids = computed(() => approvals.value.map((each) => each.id).join());
+const isStill = signal(false);
+effect(() => {
+  ids.value;
+  isStill.value = false;
+  const timer = setTimeout(() => (isStill.value = true), SETTLE);
+  return () => clearTimeout(timer);
+});
 
 export async function answer(approval: Approval, chosen: Answer, reason = ""): Promise<void> {
   try {
@@ -123,7 +133,7 @@ export function ApprovalCard({ approval, small = false, selected = false, settle
       <Command approval={approval} />
       {approval.where?.inside && <p class="warning">The question comes from a process inside an environment: an agent may have made it up.</p>}
       <Reasons approval={approval} small={small} />
-      {done ? <p class="answered" role="status">{answeredText(done)}</p> : can("approve") ? <Choices approval={approval} small={small} deny={() => setOpen(true)} /> : <p class="muted">This link may watch only; it cannot answer.</p>}
+      {done ? <p class="answered" role="status">{answeredText(done)}</p> : can("approve") ? <Choices approval={approval} small={small} deny={() => setOpen(true)} /> : <p class="muted">This link cannot answer.</p>}
       {open && !done && <DenyForm approval={approval} close={() => setOpen(false)} />}
     </article>
   );
@@ -194,7 +204,7 @@ interface ChoiceProps {
 
 function Choice({ small, style, letter, label, scope, choose }: ChoiceProps) {
   return (
-    <button type="button" class={`choice ${style}`} title={small ? `${label}: ${scope}` : undefined} onClick={choose}>
+    <button type="button" class={`choice ${style}`} title={small ? `${label}: ${scope}` : undefined} aria-disabled={!isStill.value} onClick={() => isStill.value && choose()}>
       {!small && <Key>{letter}</Key>}
       <span>{label}</span>
       {!small && <small title={line(scope, 1000)}>{line(datesIn(scope), 300)}</small>}

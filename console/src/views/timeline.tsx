@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { at, get, post, problemOf, type Problem } from "../api";
 import { clock, day, outcome } from "../format";
+import { useViewKeys } from "../keys";
 import { Empty, Failure, Key, Waiting } from "../parts/basics";
 import { failed } from "../parts/toast";
 import { Unanswered } from "../parts/unanswered";
@@ -85,6 +86,7 @@ export function Timeline() {
   const state = options.get("state") ?? "";
   const { blocks, unanswered, problem, more, read } = useBlocks(chosen, state);
   const list = blocks.value;
+  useViewKeys(walk);
   return (
     <div class="view timeline">
       <div class="head">
@@ -134,7 +136,7 @@ function Blocks({ list, open, mixed }: { list: Block[]; open: string; mixed: boo
   const unfolded = useSignal<string[]>([]); // repeats, by their oldest block, which stays the same
   let last = "";
   return (
-    <ol class="blocks" onKeyDown={onKeyDown}>
+    <ol class="blocks">
       {repeats(list).map((run) => {
         const [newest, oldest] = [run[0] as Block, run.at(-1) as Block];
         const today = day(newest.started);
@@ -173,14 +175,14 @@ const isRepeat = (one: Block, other: Block) =>
   (["environment", "command", "cwd", "who"] as const).every((name) => one[name] === other[name]) &&
   day(one.started) === day(other.started);
 
-/** j and k walk through the blocks. */
-function onKeyDown(event: KeyboardEvent & { currentTarget: HTMLElement }): void {
+/** j and k walk through the blocks, from the first one on; among them the arrows do too. */
+function walk(event: KeyboardEvent): boolean {
   const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
-  const heads = [...event.currentTarget.querySelectorAll<HTMLElement>(".block-head")];
+  const heads = [...document.querySelectorAll<HTMLElement>(".blocks .block-head")];
   const at = heads.indexOf(event.target as HTMLElement);
-  if (!step || at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (!step || (at < 0 && event.key !== "j")) return false;
   heads[at + step]?.focus();
-  event.preventDefault();
+  return true;
 }
 
 function NoBlocks({ state }: { state: string }) {

@@ -116,6 +116,9 @@ async def test_a_directory_that_is_no_repository_can_become_one(tmp_path: Path) 
             "git init -q . && echo a > a && git add a && git -c user.name=n -c user.email=e commit -qm a && git status"
         )
         assert made.exit_code == 0, made.output
+        assert ".git/hooks/, .git/config, .hermetic/" in " ".join(environment.isolation.notes), (
+            "it is as unprotected as before"
+        )
     assert sorted(os.listdir(tmp_path)) == [".git", "a"]
     async with sandbox(tmp_path) as environment:  # from now on it is one
         assert (await environment.run("git config a.b c")).exit_code != 0

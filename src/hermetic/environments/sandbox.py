@@ -127,6 +127,8 @@ class Sandbox(SocketBackend):
         chosen = self.chosen
         self._asked = frozenset(options)
         self._workspace = real_directory(chosen.workspace or ".", "workspace")
+        # before commands make any of them
+        self._free = unprotected(self._workspace, chosen.protect)
         self.chosen = msgspec.structs.replace(
             chosen,
             workspace=self._workspace,
@@ -172,7 +174,7 @@ class Sandbox(SocketBackend):
         )
 
     def _notes(self) -> tuple[str, ...]:
-        free = unprotected(self._workspace, self.chosen.protect)
+        free = self._free
         protected = ", ".join(path for path in self.chosen.protect if path not in free) or "nothing"
         notes = [
             f"no disk quota: commands can fill the disk of {self._workspace}",

@@ -107,6 +107,14 @@ async def test_ctrl_c_goes_to_the_process() -> None:
             assert await shown.left() == 5
 
 
+async def test_a_terminal_that_knows_no_size_counts_as_a_usual_one() -> None:
+    for words in (("run", "-t", "--", "stty size"), ("shell",)):
+        with terminal(*words, rows=0, cols=0) as shown:
+            shown.type(b"stty size; exit\r")
+            await shown.until(b"24 80")
+            assert await shown.left() == 0
+
+
 async def test_the_size_follows_ours() -> None:
     async with started("while :; do stty size; sleep 0.05; done", pty=True):
         with terminal("attach", "shown", rows=31, cols=97) as shown:

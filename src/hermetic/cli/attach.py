@@ -19,6 +19,7 @@ from hermetic.cli.interrupts import Interrupts, Stopped, run_interruptibly, shie
 from hermetic.cli.lookup import IN, PROCESS, KnownProcess, attached, find_process
 from hermetic.cli.opening import DenyRules, settings_here
 from hermetic.cli.report import one_line, user_name
+from hermetic.cli.streams import terminal_size
 from hermetic.contract.endings import Ending
 from hermetic.contract.errors import (
     ExecutionError,
@@ -97,7 +98,7 @@ class Keyboard:
 
     async def resize(self) -> None:
         """Gives the process' terminal the size of ours."""
-        size = os.get_terminal_size(STDIN)
+        size = terminal_size(STDIN)
         with suppress(ExecutionError):  # it ended meanwhile, or another person drives it
             await self.process.resize(size.lines, size.columns)
 

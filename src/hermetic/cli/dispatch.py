@@ -98,9 +98,15 @@ EXAMPLES = """\
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
-    open_missing_streams()
-    escape_unencodable()
-    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        open_missing_streams()
+        escape_unencodable()
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:  # also Stopped
+        return INTERRUPTED
+
+
+def _run(words: list[str]) -> int:
     if words == ["--version"]:
         words = ["version"]
     if words[:1] == ["help"]:
@@ -132,8 +138,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return report_error(error, BAD_USAGE)
     except ExecutionError as error:
         return report_error(error, command.failed)
-    except KeyboardInterrupt:  # also Stopped
-        return INTERRUPTED
     except BrokenPipeError:
         discard_output()  # its reader is gone
         return BROKEN_PIPE

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hermetic.cli.streams import terminal_size
 from hermetic.contract.printable import one_line
 
 SLOW_SECONDS = 1.0  # of work before it is shown at a terminal
@@ -79,9 +80,7 @@ class Progress:
             self._timer.cancel()
         self._is_drawn = True
         seconds = f", {time.monotonic() - self._began:.0f} s"
-        room = (
-            os.get_terminal_size(sys.stderr.fileno()).columns - len("hermetic: ") - len(seconds) - 1
-        )
+        room = terminal_size(sys.stderr.fileno()).columns - len("hermetic: ") - len(seconds) - 1
         self._write(f"{ERASE}hermetic: {one_line(self._text, max(room, 20))}{seconds}")
         self._timer = _later(REDRAW_SECONDS, self._draw)
 

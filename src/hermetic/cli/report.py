@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from hermetic.cli.colours import has_colours, state
+from hermetic.cli.streams import terminal_size
 from hermetic.contract.printable import is_printable
 from hermetic.contract.printable import one_line as one_line
 
@@ -90,9 +91,7 @@ def table(
 
 def _columns() -> int:
     """Columns of the terminal; MOST_COLUMNS without one."""
-    return (
-        os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else MOST_COLUMNS
-    )
+    return terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else MOST_COLUMNS
 
 
 def age(since: float) -> str:

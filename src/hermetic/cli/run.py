@@ -35,6 +35,7 @@ from hermetic.cli.opening import (
 )
 from hermetic.cli.progress import Progress, log_progress, slow_start
 from hermetic.cli.report import one_line, print_json
+from hermetic.cli.streams import terminal_size
 from hermetic.contract.command import Result
 from hermetic.contract.endings import Ending, Lost, TimedOut
 from hermetic.contract.errors import InvalidArgument, NotPermitted
@@ -273,7 +274,7 @@ async def run_on_terminal(
 
     `record` is entered with the process, until it ends or is left.
     """
-    size = os.get_terminal_size(0) if os.isatty(0) else os.terminal_size((80, 24))
+    size = terminal_size(0)
     process = await wanted.start(environment, pty=True, rows=size.lines, cols=size.columns)
     can_detach = environment.task is not None
     try:

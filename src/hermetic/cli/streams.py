@@ -6,6 +6,7 @@ import os
 import sys
 
 SPELLING = "hermetic-spelled"
+USUAL = os.terminal_size((80, 24))
 # Non-ASCII characters of our own messages.
 PLAIN = {"…": "...", "→": "->", "⏎": "\\n", "�": "?", "–": "-", "’": "'", "×": "x"}
 
@@ -47,6 +48,14 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
         PLAIN.get(char) or char.encode("ascii", "backslashreplace").decode() for char in wrong
     )
     return plain, error.end
+
+
+def terminal_size(fd: int) -> os.terminal_size:
+    """The size of a terminal; 24 lines of 80 columns without one, and of one that knows no size,
+    such as a serial line.
+    """
+    size = os.get_terminal_size(fd) if os.isatty(fd) else USUAL
+    return os.terminal_size((size.columns or USUAL.columns, size.lines or USUAL.lines))
 
 
 def discard_output() -> None:

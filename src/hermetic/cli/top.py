@@ -27,7 +27,7 @@ from hermetic.cli.lookup import (
     problems_of,
 )
 from hermetic.cli.report import age, print_listing, size, table
-from hermetic.cli.streams import SPELLING
+from hermetic.cli.streams import SPELLING, terminal_size
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument
 from hermetic.contract.process import ProcessInfo
@@ -141,7 +141,7 @@ async def _draw_frames(monitor: "Monitor", interrupts: Interrupts, interval: flo
     pause = min(SAMPLE_SECONDS, interval)  # the first frame has no CPU yet
     while True:
         monitor.changed.clear()
-        frame = _frame(await monitor.sample(), os.get_terminal_size(1))
+        frame = _frame(await monitor.sample(), terminal_size(1))
         interrupts.write(1, frame.encode(sys.stdout.encoding or "utf-8", SPELLING))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):

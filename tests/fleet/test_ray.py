@@ -66,6 +66,15 @@ def test_options_of_the_kind_inside_are_checked_here() -> None:
         RayBackend({"inside": "ray"})
 
 
+async def test_a_short_lease_begins_with_the_callers_first_connection() -> None:
+    host = Host("node", "127.0.0.1", 1)
+    record, problem = await host.open("name", "local", {"login": False, "lease": 0.1}, b"t" * 32)
+    assert record is not None, problem
+    await asyncio.sleep(1)
+    assert await host.is_living("name")
+    assert await host.end("name")
+
+
 async def test_a_stream_by_calls_ends_when_its_caller_makes_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -155,6 +155,7 @@ class StartRequest(NamedTuple):
     task: str | None
     janitor: JanitorClient
     token: bytes | None = None  # of the new resident; None: a new one
+    observes: bool = False  # the client attaches later; this one prolongs no lease
 
 
 Start = Callable[[StartRequest], Awaitable[Environment]]
@@ -299,7 +300,7 @@ async def remove_rest(stale: EnvironmentRecord, records: Records) -> None:
 
 async def start_new(ordered: StartRequest) -> Environment:
     """A new environment under its id."""
-    backend, records, id, task, janitor, token = ordered
+    backend, records, id, task, janitor, token, observes = ordered
     spool = janitor.spool or _new_spool(records, id)
     try:
         if spool is not None:
@@ -310,7 +311,7 @@ async def start_new(ordered: StartRequest) -> Environment:
         if not read_modules.cache_info().currsize:  # compiling them takes time
             await in_thread(read_modules)
         record = await _started(backend, records, id, task, spool, token or secrets.token_bytes(32))
-        link = await _first_link(backend, record, records, janitor)
+        link = await _first_link(backend, record, records, janitor, observes=observes)
     except BaseException:
         records.discard(id)
         if spool is not None:
@@ -355,11 +356,22 @@ async def _started(
 
 
 async def _first_link(
-    backend: Backend, record: EnvironmentRecord, records: Records, janitor: JanitorClient
+    backend: Backend,
+    record: EnvironmentRecord,
+    records: Records,
+    janitor: JanitorClient,
+    *,
+    observes: bool,
 ) -> Link:
     """Writes the record of a new resident and attaches to it; removes it on failure."""
     peers: list[int] = []
-    link = link_to(backend, record, records, lambda stream: peers.append(peer_pid(stream)))
+    link = link_to(
+        backend,
+        record,
+        records,
+        lambda stream: peers.append(peer_pid(stream)),
+        observes=observes,
+    )
     try:
         records.write(record)
         await link.open()

@@ -95,12 +95,13 @@ class Host:
         self._opening.add(task)
 
         async def start(ordered: StartRequest) -> Environment:
-            return await start_new(ordered._replace(token=token))
+            # a client of ours would start its lease before the caller attaches
+            return await start_new(ordered._replace(token=token, observes=True))
 
         try:
             environment = await open_environment(kind, task, options, start=start)
             record = record_of(environment)
-            await detach(environment)  # a client of ours would prolong its lease
+            await detach(environment)
         except ExecutionError as error:
             return None, str(error)
         finally:

@@ -22,7 +22,7 @@ from tests.sizes import scale
 # to spare.
 SLOW_PARENT = """
 import hermetic_resident.limits
-hermetic_resident.limits.STANDBY_READY = hermetic_resident.limits.PARALLEL_READY = 20
+hermetic_resident.limits.FORK_READY = 20
 from hermetic_resident.shells.orders import Orders
 fork = Orders._fork
 Orders._fork = lambda *given: fork(*given)[:-1] + b";/bin/sleep 0.5;: )"
@@ -33,11 +33,18 @@ Orders._fork = lambda *given: fork(*given)[:-1] + b";/bin/sleep 0.5;: )"
 PAUSED = """
 import os, time
 import hermetic_resident.limits
-hermetic_resident.limits.STANDBY_READY = 20
+hermetic_resident.limits.FORK_READY = 20
 from hermetic_resident.shells.orders import Orders
 turns, clock = Orders._turns, time.monotonic
 Orders._turns = lambda self: b"test -p %s&&read < %s;" + turns(self)
 time.monotonic = lambda: clock() + (100 if os.path.exists("%s") else 0)
+"""
+
+# A shell forks its standby late, as on a machine with no processor to spare.
+SLOW_FORK = """
+from hermetic_resident.shells.orders import Orders
+fork = Orders._fork
+Orders._fork = lambda *given: b"/bin/sleep 0.5;" + fork(*given)
 """
 
 NO_DESCRIPTOR = """
@@ -133,6 +140,14 @@ def test_a_standby_that_was_paused_with_the_resident_is_waited_for(tmp_path: Pat
             assert exiting.result()[0]["ending"] == ["exited", 3]
         gate.unlink()
         assert run(client, "get", "echo $X")[1] == b"1\n"
+
+
+def test_a_timeout_during_a_slow_fork_keeps_the_state() -> None:
+    with running(boot=patched(SLOW_FORK)) as resident, clients(resident, 1) as (client,):
+        run(client, "set", "f() { echo $X; }; X=1")
+        said, _ = run(client, "late", "X=2; sleep 100", timeout=0.05)
+        assert said["ending"][0] == "timed_out"
+        assert run(client, "get", "f")[1] == b"1\n"
 
 
 def test_a_command_is_answered_though_its_exit_trap_cannot_run() -> None:

@@ -65,9 +65,9 @@ UNATTENDED = 86400.0  # seconds: lifetime with no client attached while somethin
 LOGIN = 30.0  # seconds: most for the user's profile when a session starts
 
 STANDBYS = 2  # shells: ready standbys kept of a session's shell
-# seconds: for a forked standby to report ready; then the session goes on without it
-STANDBY_READY = 0.2
-PARALLEL_READY = 2  # seconds: for a parallel shell to report ready; then another one is started
+# seconds: for a forked shell to report ready, which takes long where no processor is to spare;
+# then the session goes on without it
+FORK_READY = 2.0
 # seconds: for a fresh bash to load a session's state; then the session keeps its old bash
 SESSION_MOVE = 10.0
 # levels: hand-overs after which an idle session moves to a fresh bash; each nests one level

@@ -8,7 +8,7 @@ import time
 from ..channels.askpass import Askpass
 from ..channels.bridge import Bridge
 from ..channels.scripts import ScriptOptions, Scripts
-from ..limits import SESSIONS, STANDBY_READY
+from ..limits import FORK_READY, SESSIONS
 from ..processes import tree
 from ..processes.cgroup import MemoryKills, ProcessQuota
 from ..processes.descriptor_limit import ProcessTags
@@ -434,7 +434,7 @@ class Resident:
         self.when_reported_or_late(look)
 
     def when_reported_or_late(self, callback: Callable[[], None]) -> None:
-        """Calls back when every forked shell has reported, or after STANDBY_READY.
+        """Calls back when every forked shell has reported, or after FORK_READY.
 
         A shell that has not reported looks like an orphan.
         """
@@ -454,7 +454,7 @@ class Resident:
                     return
             go()
 
-        timer = self.loop.call_later(STANDBY_READY, go)
+        timer = self.loop.call_later(FORK_READY, go)
         look()
 
     def sweep(

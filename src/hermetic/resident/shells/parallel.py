@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from ..limits import PARALLEL_READY
+from ..limits import FORK_READY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ParallelShells:
         standbys = session.pool.standbys
         source = standbys[-1] if standbys else None
         if source is not None:
-            shell, seconds = session.pool.fork(source), float(PARALLEL_READY)
+            shell, seconds = session.pool.fork(source), FORK_READY
         else:
             shell, seconds = session.spawn(self.login), session.resident.login_timeout
             shell.starting = self.login

@@ -9,7 +9,7 @@ import time
 
 from ..life.fast_stdlib import signal
 from ..life.loop import Waiters
-from ..limits import STANDBY_READY, STANDBYS
+from ..limits import FORK_READY, STANDBYS
 from ..processes.tree import is_gone, send
 from ..processes.unnamed import in_memory, sealed
 from . import traps
@@ -260,20 +260,20 @@ class ShellPool:
             self.forget(self.standbys[0])
 
     def await_reports(self, over: Callable[[bool], None]) -> None:
-        """Waits STANDBY_READY for pending standbys, drops those that are late, and calls
+        """Waits FORK_READY for pending standbys, drops those that are late, and calls
         `over(any_missing)`.
         """
         if self.report_timer is None and self.pending:
-            awaited, due = self.pending[:], time.monotonic() + STANDBY_READY
+            awaited, due = self.pending[:], time.monotonic() + FORK_READY
             self.report_timer = self.resident.loop.call_later(
-                STANDBY_READY, lambda: self._reports_overdue(awaited, due, over)
+                FORK_READY, lambda: self._reports_overdue(awaited, due, over)
             )
 
     def _reports_overdue(
         self, awaited: list[Shell], due: float, over: Callable[[bool], None]
     ) -> None:
         self.report_timer = None
-        if self.pending and time.monotonic() > due + STANDBY_READY:
+        if self.pending and time.monotonic() > due + FORK_READY:
             # we were stopped, probably with all shells, as in a paused container
             self.await_reports(over)
             return

@@ -4,7 +4,7 @@ import pytest
 
 from hermetic.contract.environment import Isolation
 from hermetic.policy import examine_python, examine_writes
-from hermetic.policy.assess import Surroundings
+from hermetic.policy.assess import Surroundings, assess
 
 CONTAINER = Isolation(
     kind="docker", separate_files=True, separate_processes=True, separate_user=True
@@ -21,11 +21,19 @@ CONTAINER = Isolation(
         ("open('/etc/passwd', 'w').write('x')", "dangerous"),
         ("open('notes.txt', 'w').write('x')", "safe"),
         ("é = 'ß'\nimport os\nos.remove('/home/dev/ünder')", "dangerous"),
+        ("import functools\n@functools.cache\ndef f(x): return x\nf.cache_clear()", "safe"),
         ("x" * 200_000, "dangerous"),
     ],
 )
 def test_a_script_is_judged_by_what_it_calls(source: str, label: str) -> None:
     assert examine_python(source).verdict.label == label
+
+
+@pytest.mark.parametrize(("place", "label"), [("/home/user", "dangerous"), ("build", "caution")])
+def test_arguments_of_apply_reach_the_function(place: str, label: str) -> None:
+    wipe = "function wipe(path) { fs.rmSync(path, { recursive: true }) }"
+    code = f'const fs = require("fs"); {wipe}; wipe.apply(null, ["{place}"])'
+    assert assess(f"node -e '{code}'").label == label
 
 
 COUNTS = """\

@@ -72,6 +72,8 @@ class Evaluation(Effects):
         is_itself = attr in _THEMSELVES or (attr in ("call", "bind") and self.language != "python")
         if is_itself and (isinstance(base, Name | Bound) or callable(base)):
             return base
+        if isinstance(base, Name) and base.startswith("def:"):
+            return self.of_function(base, attr)
         if isinstance(base, Name):
             return self.of_module(base, attr)
         if isinstance(base, Obj):
@@ -101,6 +103,17 @@ class Evaluation(Effects):
                 self.method(Name(one), base) if is_own and isinstance(base, Instance) else one
             )
         return one_of(given) if given else Obj(f"object.{attr}")
+
+    def of_function(self, base: Name, attr: str) -> Value:
+        """An attribute of a function of the text."""
+
+        def applied(args: list[Value], keywords: dict[str, Value]) -> Value:
+            given = args[1:2]
+            return self.own(base, given[0] if given and type(given[0]) is list else given, keywords)
+
+        if attr == "apply" and self.language == "javascript":
+            return applied
+        return one_of([Obj("method:" + attr), *self.assigned(attr)])
 
     def of_module(self, base: Name, attr: str) -> Value:
         """An attribute of a module or of a name that the text does not define."""

@@ -235,6 +235,21 @@ def test_a_mistake_in_a_variable_is_told(
     assert str(caught.value).startswith(says)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("TERMINAL_DOCKER_ENV", "{"),
+        ("TERMINAL_DOCKER_VOLUMES", "["),
+        ("TERMINAL_SSH_PORT", "x"),
+        ("TERMINAL_CONTAINER_CPU", "many"),
+    ],
+)
+def test_a_mistake_about_a_kind_that_is_not_used_is_none(
+    machine: Machine, variable: str, value: str
+) -> None:
+    assert machine.load(TERMINAL_ENV="local", **{variable: value}).environment.kind == "local"
+
+
 def test_variables_of_other_parts_are_let_be(machine: Machine) -> None:
     others = {
         "HERMETIC_RUNTIME_DIR": "/x",

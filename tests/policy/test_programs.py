@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,6 @@ def test_rows_of_one_program_add_up(tmp_path: Path) -> None:
 def test_a_file_of_rows_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for path in (*table.FILES, calls.FILE):
         table.load(path)
-    monkeypatch.setattr(table.tomllib, "loads", None)  # whatever reads TOML again fails
+    monkeypatch.setattr(tomllib, "loads", None)  # whatever reads TOML again fails
     for path in (*table.FILES, calls.FILE):
         assert table.load(path)

@@ -83,7 +83,7 @@ def write(call: Call, path: str, *, content: str = "", tree: bool = False) -> No
 # What a hook of one's own has no need of: other machines, hidden code, what goes on when it ends.
 _UNLIKE_HOOKS = regex(
     r"(?i)\b(curl|wget|nc|ncat|socat|ssh|scp|rsync|eval|source|base64|openssl|xxd|perl|python\d?|ruby|node|php|crontab|nohup"
-    r"|setsid|disown|sudo|chmod|git\s+(push|remote|config))\b|/dev/|(?<![&>])&\s*($|[^&>\s\d])|(^|\s)[.~]?/(?!usr/bin|bin)"
+    r"|setsid|disown|sudo|chmod|git\s+(push|remote|config))\b|/dev/|(?<![&>])&\s*($|[^&>\s\d])|(^|[\s;&|])[.~]?/(?!usr/bin|bin)\w"
 )
 
 

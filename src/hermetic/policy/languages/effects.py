@@ -15,7 +15,7 @@ from hermetic.policy.programs.table import rule
 
 from . import values
 from .calls import COMPILED, Invocation, Row, table_of
-from .sql import destruction
+from .sql import destruction, is_for_tests
 from .values import UNKNOWN, Name, Obj, Value, is_text, marks_of, text_of
 
 # Calls of a network library that send, others only set it up.
@@ -56,6 +56,8 @@ class Effects:
 
     def report(self, name: str, reason: str) -> None:
         """Report that a rule applies."""
+        if name == "sql-destroys" and self.call.row.language == "mongo":
+            name = "sql-local" if is_for_tests(self.call, *self.call.options.operands[:1]) else name
         self.call.report(rule(name), reason)
 
     def judge_again(self, text: str) -> None:

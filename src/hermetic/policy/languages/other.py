@@ -33,12 +33,11 @@ _HARMFUL = re.compile(
 )
 
 
-def judge_database(call: Call, tokens: list[Token]) -> None:
-    """Report what a script for the shell of a document or key-value database deletes."""
+def empties_database(tokens: list[Token]) -> bool:
+    """True for a script of a document or key-value database's shell that deletes its content."""
     bare = "".join('""' if one.kind in ("string", "template") else one.text for one in tokens)
     strings = {one.text.upper() for one in tokens if one.kind in ("string", "template")}
-    if _MONGO.search(bare) or strings & {"FLUSHALL", "FLUSHDB"}:
-        call.report("sql-destroys", "deletes a database's content")
+    return _MONGO.search(bare) is not None or not strings.isdisjoint({"FLUSHALL", "FLUSHDB"})
 
 
 def judge_strings(call: Call, tokens: list[Token], language: str) -> None:

@@ -16,7 +16,7 @@ from hermetic.policy.tables import names, regex
 
 from .evaluation import ENVIRONMENT
 from .expressions import TooLarge
-from .other import judge_database, judge_strings
+from .other import empties_database, judge_strings
 from .parser import Reader
 from .statements import TextReader
 from .tokens import Token, TooLong, tokens_of
@@ -79,7 +79,8 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
         call.report(UNKNOWN_COMMAND, f"runs {language} code too long to be read")
         return
     if language in ("mongo", "redis"):
-        judge_database(call, tokens)
+        if empties_database(tokens):
+            reader.report("sql-destroys", "deletes a database's content")
     elif language != "awk":
         judge_strings(call, tokens, language)
 

@@ -12,7 +12,7 @@ from hermetic.policy.dynamic_code import execute, is_wholly_unseen, run_code, ru
 from hermetic.policy.effects import delete, read, write
 from hermetic.policy.languages.python import judge_python
 from hermetic.policy.languages.scripts import judge_code
-from hermetic.policy.languages.sql import destruction, expand
+from hermetic.policy.languages.sql import destruction, expand, is_for_tests, without_tests
 from hermetic.policy.marks import DECODED, NET, UNSET, is_known, marks_in, shown
 from hermetic.policy.network import check_sent, land, leave
 from hermetic.policy.tables import names, regex
@@ -49,28 +49,14 @@ def _judge_sql(call: Call, text: str, language: str) -> None:
     if reason := destruction(text):
         file = options.operands[0] if options.operands else "/dev/null"
         local = is_file and call.place(file)[1] in ("workspace", "temp", "null")
-        rest = _TEST_DROPPED.sub("", text)
-        local = local or not destruction(rest, beyond=is_for_tests(call, _database(call)))
+        own = is_for_tests(call, _database(call))
+        local = local or not destruction(without_tests(text), beyond=own)
         call.report("sql-local" if local else "sql-destroys", reason)
     for commands in ("sql", "sqlite")[: 1 + is_file]:
         judge_patterns(call, text, commands)
 
 
-_TESTS = r"(?:tests?|testing|dev(?:elopment)?|ci|e2e|spec|scratch|sandbox|tmp|temp)"
-_FOR_TESTS = regex(rf"(?i)(?<![a-z])i?{_TESTS}(?![a-z])")
-_LIVE = regex(r"(?i)prod|(?<![a-z])(?:live|staging|stage)(?![a-z])")
-_TEST_DROPPED = regex(
-    rf"(?i)\bdrop\s+database\s+(?:if\s+exists\s+)?[`\"]?(?:\w+[_-])?{_TESTS}(?:[_-]\w+)?[`\"]?\s*(?:;|$)"
-)
 _NAMED = regex(r"(?:^|\s)dbname=(\S+)|^\w+://[^/]*/([^?]*)")
-
-
-def is_for_tests(call: Call, *names: str) -> bool:
-    """True where names say that something is there for tests or development, and no word of a call
-    says that it is in use.
-    """
-    words = [*call.args, *call.env.values(), *names]
-    return any(map(_FOR_TESTS.search, names)) and not any(map(_LIVE.search, words))
 
 
 def _database(call: Call) -> str:

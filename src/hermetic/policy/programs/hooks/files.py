@@ -42,11 +42,6 @@ def judge_del(call: Call) -> str | None:
     return ""
 
 
-def judge_windows(call: Call) -> str | None:
-    """cmd /c TEXT runs a command of Windows."""
-    return call.run(re.sub(r"(?i)^.*?(/[ck]\s|$)", "", " ".join(call.args), count=1).split())
-
-
 def _source_and_target(options: Options) -> tuple[list[str], str | None]:
     target, sources = options.value("t", "target-directory"), options.operands
     return (sources[:-1], sources[-1]) if target is None and len(sources) > 1 else (sources, target)

@@ -144,14 +144,6 @@ def judge_cat(call: Call) -> str | None:
     return inputs(call, [word for word in call.options.operands if word not in starts])
 
 
-def judge_fold(call: Call) -> str | None:
-    """fold breaks lines."""
-    text, width = inputs(call, call.options.operands), call.options.value("w", "width") or "80"
-    if not is_plain(text) or not width.isdigit() or not int(width):
-        return unknown_like(text)
-    return re.sub(rf"(.{{{width}}})(?=.)", r"\1\n", text)
-
-
 _HUGE = regex(r"\d+[TPEZ]i?B?|\d{3,}Gi?B?|\d{12,}")  # as much as a disk holds
 
 

@@ -15,7 +15,7 @@ from hermetic.policy.marks import LOCAL, NET, SECRET, UNSET, is_plain, shown
 from hermetic.policy.network import check_sent, host_of, is_local
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_env_file, resolve
-from hermetic.policy.programs.hooks.network import serve_with
+from hermetic.policy.programs.hooks.network import judge_server
 from hermetic.policy.programs.interpret import is_dry, judge_by_row, matched
 from hermetic.policy.programs.table import TABLE, alternatives
 from hermetic.policy.tables import names, regex
@@ -62,7 +62,8 @@ _DIRECTORIES = ("git-dir", "work-tree", "namespace", "super-prefix")
 
 def _judge_verb(call: Call, verb: str, rest: list[str]) -> str | None:
     if call.name in TABLE:
-        judge: Judge = globals().get(f"judge_{call.row.hook}", judge_by_row)
+        own = globals().get(f"judge_{call.row.hook}", judge_by_row)
+        judge: Judge = judge_server if call.row.hook == "server" else own
         return judge(call)
     alias = call.shell.git_aliases.get(verb)
     if alias is None:
@@ -305,12 +306,3 @@ def judge_git_each_ref(call: Call) -> str | None:
     """Prints its format, with something unknown in each field."""
     form = call.options.value("format") or "%(refname)"
     return re.sub(r"%\([^)]*\)", LOCAL, form) + "\n"
-
-
-def judge_git_daemon(call: Call) -> None:
-    serve_with("git-daemon", call, call.args)
-
-
-def judge_git_credential(call: Call) -> None:
-    if call.args[:1] == ["fill"]:
-        call.run(["cat", call.shell.home + "/.git-credentials"])

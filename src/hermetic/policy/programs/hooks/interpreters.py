@@ -11,8 +11,9 @@ from hermetic.policy.dynamic_code import DYNAMIC_CODE, REMOTE_CODE, execute, run
 from hermetic.policy.effects import read, write
 from hermetic.policy.languages.makefile import commands_of
 from hermetic.policy.marks import DECODED, LOCAL, NET, SECRET, is_known, is_plain
+from hermetic.policy.network import check_served
 from hermetic.policy.paths import resolve
-from hermetic.policy.programs.hooks.network import serve_with
+from hermetic.policy.programs.hooks.network import served
 from hermetic.policy.programs.interpret import judge_by_row
 from hermetic.policy.programs.table import TABLE
 from hermetic.policy.programs.texts import judge_patterns, judge_text
@@ -127,7 +128,7 @@ def judge_interpreter(call: Call) -> str | None:
     row, options = call.row, call.options
     language, words, given = row.language, options.operands, dict(options.given)
     if "S" in given and language == "php":
-        serve_with("php", call, [arg for arg in call.args if arg not in words[:1]])
+        check_served(call, served([arg for arg in call.args if arg not in words[:1]], ("-t",)))
         return None
     for path in options.values(*row.script.split()):
         run_source(call, path, language)

@@ -29,8 +29,6 @@ _MOST_ADDRESSES = 64  # that one argument is followed to
 _HARMLESS = regex(
     r"(^|\s)(-t|-T|-V|-v|-h|-G|--help|--version|--test|status|info|list\w*|peers)(\s|$)"
 )
-# Options that name the directory which servers inside other programs offer.
-_INSIDE = {"python": ("-d", "--directory"), "php": ("-t",), "git-daemon": ("--base-path",)}
 
 
 def judge_http(call: Call) -> str | None:
@@ -305,8 +303,3 @@ def served(args: list[str], options: tuple[str, ...]) -> str:
             return glued if equals else value
     verbs = r"-.*|[\w.:\[\]]*:?\d+|file-server|web|serve|http"
     return next((arg for arg in args if not re.fullmatch(verbs, arg, re.DOTALL)), ".")
-
-
-def serve_with(name: str, call: Call, args: list[str]) -> None:
-    """Judge that a program serves a directory in the way the named server does."""
-    check_served(call, served(args, _INSIDE[name]))

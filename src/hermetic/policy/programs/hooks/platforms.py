@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from hermetic.policy.call import Call
 from hermetic.policy.effects import read, write
 from hermetic.policy.languages.sql import destruction
-from hermetic.policy.marks import LOCAL, NET, SECRET, is_known, shown
+from hermetic.policy.marks import LOCAL, NET, NUMBER, SECRET, is_known, shown
 from hermetic.policy.network import check_sent, is_remote, leave
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_env_file, is_secret
@@ -37,6 +37,8 @@ def judge_docker(call: Call) -> str | None:
         return _run(call.named("docker-run", own[1:]))
     if own[:1] in (["exec"], ["attach"]):
         return _exec(call, own[1:])
+    if own[:1] in (["ps"], ["ls"]) and any(arg.startswith(("-f", "--filter")) for arg in own):
+        return NUMBER + "\n"  # some containers, not all
     return copy_across(call, words[1:]) if words[:1] == ["cp"] else judge_by_row(call)
 
 

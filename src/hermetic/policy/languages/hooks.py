@@ -207,6 +207,12 @@ class Hooks(Evaluation):
             self.report("cloud-destroys", f"deletes shared resources: {method}")
         return Obj("cloud")
 
+    def hook_run_method(self, made: Invocation) -> Value:
+        """A method `run` of an unknown object: SQL of a database, or a command of a task."""
+        self.statements(made.args[:1], local=False)
+        self.unknown_call([*made.args[:1], [one for one in made.args if is_text(one)]])
+        return Obj(made.name)
+
     def hook_sqlite(self, made: Invocation) -> Value:
         """A database in a file; in the workspace or in memory its content is the agent's own."""
         path = text_of(made.args[0]) if made.args else ":memory:"

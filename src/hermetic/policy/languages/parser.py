@@ -21,7 +21,7 @@ _PREFIXES = DECLARES | frozenset(
     names("new await return typeof void yield not async throw defined else do then try")
 )
 _FUNCTIONS = frozenset(names("function sub def fn lambda proc"))
-_KEYWORDS = frozenset(names("if while for switch until unless foreach elsif"))
+_KEYWORDS = frozenset(names("if while for switch until unless elsif"))
 # Words that end the arguments of a call without parentheses.
 _STOPS = frozenset(names("if unless while until do for foreach and or then end rescue in x"))
 _PLAIN_CALLS = frozenset(names("perl ruby elixir julia r tcl lisp scheme clojure haskell crystal"))
@@ -265,7 +265,7 @@ class Reader:
             if token.text in _PICKS and self.language == "perl" and self.sign(1) == "{":
                 return self.picked(token.text)
             self.at += 1
-            if self.sign() == "=>" and self.language == "javascript":
+            if (self.sign(), self.language) in (("=>", "javascript"), ("->", "julia")):
                 self.at += 1
                 return self.function([token.text])
             return _name(token.text)
@@ -416,7 +416,8 @@ class Reader:
             return False
         name, row = self.row_of(value)
         if self.language not in _PLAIN_CALLS:
-            is_text = token.kind in ("string", "template")
+            is_file = row is not None and row.hook == "load" and token.kind == "variable"
+            is_text = is_file or token.kind in ("string", "template")
             return row is not None and is_text and self.language in ("php", "lua")
         if token.kind == "name":
             is_call = row is not None or name in ("puts", "print", "p", "return")

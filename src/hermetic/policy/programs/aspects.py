@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import re
 from fnmatch import fnmatch
+from functools import lru_cache
 
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import execute, is_wholly_unseen
@@ -117,16 +118,29 @@ def _carries(call: Call) -> None:
 _RECIPES = [one.rpartition(":")[::2] for one in TABLE.words("recipes")]
 
 
+@lru_cache(maxsize=4096)
+def _recipe_language(path: str) -> str:
+    """The language of a file that tools run by themselves; empty for any other."""
+    found = (language for name, language in _RECIPES if fnmatch(path, "*/" + name))
+    return next(found, "")
+
+
+_SETTINGS = (".yml", ".yaml", ".json", ".toml", ".ini")
+
+
 def _recipes(call: Call) -> None:
     """Judge the files a tool picks up by itself, where their content is known."""
     files = call.shell.files
-    for name, language in _RECIPES:
-        full = resolve(name, call.shell)
+    named = {resolve(arg, call.shell) for arg in call.args if arg.endswith(_SETTINGS)}
+    for full in list(files):
+        language = _recipe_language(full) or "config" * (full in named)
+        if not language:
+            continue
         held = files.pop(full, "")  # a recipe that runs the tool again ends there
-        if held and (language == "scripts" or not execute(call, held, name)):
+        is_data = language in ("scripts", "config")
+        if held and (is_data or not execute(call, held, full.rpartition("/")[2])):
             judge_text(call, held, language)
-        if held:
-            files.setdefault(full, held)
+        files.setdefault(full, held)
 
 
 _SOURCES = dict(pair.split(":") for pair in TABLE.words("sources"))

@@ -149,6 +149,13 @@ def _lands(call: Call, text: str) -> None:
     land(call, words[1] if len(words) > 1 else "./", words[:1])
 
 
+def _is_dangerous(call: Call, text: str) -> bool:
+    """True for a text that begins with a program worth trying, and would be dangerous as code."""
+    first = "".join(text.split(None, 1)[:1]).rsplit("/", 1)[-1]
+    is_tried = TABLE.row(first).has("tried") or "$" in first
+    return is_tried and call.machine.probe_text(text, call.shell)
+
+
 # What a pattern's match does with the text of its group. `run PROGRAM` runs it on that, `sh CODE`
 # runs code with it; any other action is a rule.
 ACTIONS: dict[str, Callable[[Call, str], object]] = {
@@ -161,7 +168,7 @@ ACTIONS: dict[str, Callable[[Call, str], object]] = {
     "strings": _strings,
     # code with words of its own language, which no shell knows
     "tried": lambda call, text: (
-        run_code(call, text, call.name) if call.machine.probe_text(text, call.shell) else None
+        run_code(call, text, call.name) if _is_dangerous(call, text.replace('\\"', '"')) else None
     ),
     "script": lambda call, path: call.run(["sh", path]),
     "python": judge_python,

@@ -268,6 +268,9 @@ def judge_ssh(call: Call) -> str | None:
     if options.value("R") or options.value("w") or forwards:
         call.report("open-tunnel", "lets another machine reach into this one")
     check_engine(call, *options.values("L"))
+    held = call.shell.files.get(call.place(options.value("F") or ".")[0], "")
+    for text in re.findall(r"(?im)^\s*(?:proxy|local|knownhosts)command\s+(.+)", held):
+        run_code(call, text, "a setting of ssh")
     if call.place(options.value("F") or ".")[1] == "temp":
         call.report("run-unknown", "takes its settings from a file anyone can write")
     if not words:

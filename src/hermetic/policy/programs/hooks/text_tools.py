@@ -68,6 +68,8 @@ def _sed_output(scripts: list[str], text: str, quiet: bool) -> str:
             return unknown_like(text)
         most = -1 if match[4] else 1
         return "\n".join(line.replace(match[2], match[3], most) for line in text.split("\n"))
+    if match and match[2] == "^" and not re.search(r"[\\&]", match[3]):
+        return "".join(match[3] + line for line in text.splitlines(keepends=True))
     if marks_in(text):
         return text if not re.search(r"[sy][/|#,]", script) else unknown_like(text)
     changes = bool(text.strip()) or re.search(r"(^|;)\s*[sy]\W", script)
@@ -234,7 +236,10 @@ def judge_vim(call: Call) -> None:
     if not is_line_editor:
         scripts += [value for flag, value in itertools.pairwise(call.args) if flag == "-s"]
     commands = options.values("c", "cmd") + [word[1:] for word in words if word.startswith("+")]
-    commands += [f"source {path}" for path in scripts if path not in _NO_SCRIPTS]
+    for path in scripts:
+        held = call.shell.files.get(resolve(path, call.shell), "")
+        commands += held.split("\n") if is_known(held) else []
+        commands += [f"source {path}"] if path not in _NO_SCRIPTS and not held else []
     files = [word for word in words if not word.startswith("+")]
     is_script = is_line_editor or {"-es", "-e", "-s", "-Es"}.intersection(call.args)
     commands += (call.stdin or "").split("\n") if is_script else []

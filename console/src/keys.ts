@@ -1,4 +1,4 @@
-/** Shortcuts of the whole page. They never act while a person types, nor inside a terminal. */
+/** Shortcuts of the whole page. They never act while a person types, in a terminal, or behind a dialog. */
 
 import { useEffect } from "preact/hooks";
 import { go, href, route } from "./route";
@@ -11,7 +11,7 @@ export const SHORTCUTS: [string, string][] = [
   ["g a", "approvals"],
   ["g f", "files"],
   ["g r", "recordings"],
-  ["j  k", "next, previous command or question"],
+  ["j  k", "next, previous"],
   ["?", "this list"],
 ];
 
@@ -45,12 +45,12 @@ export function useViewKeys(act: Act): void {
   });
 }
 
-export function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) || target.closest("dialog, .xterm") !== null);
+function isTyping(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) || target.closest(".xterm") !== null);
 }
 
 export function onShortcut(event: KeyboardEvent, help: () => void): void {
-  if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (isTyping(event.target) || document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey) return;
   const led = Date.now() - leader < LED;
   leader = 0;
   if (led && TARGETS[event.key]) {

@@ -131,6 +131,27 @@ async def test_a_key_answers_the_question_it_was_pressed_for(tmp_path: Path) -> 
         assert person.problems == []
 
 
+async def test_keys_answer_nothing_behind_a_dialog(tmp_path: Path) -> None:
+    async with console() as person:
+        await person.enter("approvals")
+        async with asking(tmp_path) as agent:
+            taking = person.page.locator(".approval.settled.selected")
+            await expect(taking).to_be_visible()
+            await person.page.get_by_role("button", name="Share").click()
+            dialog = person.page.get_by_role("dialog", name="Share this console")
+            await dialog.get_by_role("button", name="Make a link").click()
+            await dialog.get_by_role("button", name="Revoke").click()
+            await expect(dialog.locator(".links")).to_have_count(0)  # nor what had the focus
+            for key in ("y", "g", "t"):
+                await person.page.keyboard.press(key)
+            await person.page.keyboard.press("Escape")
+            await expect(dialog).to_have_count(0)
+            await expect(taking).to_be_visible()
+            await person.page.keyboard.press("n")
+            assert (await agent.result())["status"] == "blocked"
+        assert person.problems == []
+
+
 async def test_a_question_that_appears_under_a_click_takes_none(tmp_path: Path) -> None:
     async with console() as person:
         page = person.page

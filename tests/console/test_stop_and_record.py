@@ -23,9 +23,15 @@ async def test_a_recording_of_a_terminal_plays_what_was_shown() -> None:
         await expect(record).to_have_attribute("aria-pressed", "true")
         await person.run("echo played-$((6 * 7))")
         await person.sees("played-42")
+        shell = person.page.url.partition("#/")[2]
+        await person.visit("recordings")
+        await expect(person.page.locator(".recording-list .on-air")).to_have_text("recording")
+        await person.visit(shell)
+        await expect(record).to_have_attribute("aria-pressed", "true")
         await record.click()
         await person.page.get_by_role("button", name="Play").click()
         await expect(person.page.locator(".player")).to_be_visible()
+        await expect(person.page.locator(".recording-list .on-air")).to_have_count(0)
         await person.sees("played-42")
         assert person.problems == []
 

@@ -19,6 +19,7 @@ interface Recording {
   started?: number;
   duration?: number;
   size?: number;
+  is_running?: boolean;
 }
 
 export function Recordings() {
@@ -52,7 +53,7 @@ function Row({ recording: each, chosen }: { recording: Recording; chosen: boolea
       <a href={href("recordings", "", "", { play: each.id })} aria-current={chosen ? "true" : undefined}>
         <Icon name="play" />
         <span class="mono clip">{line(each.command || each.title || each.id, 200)}</span>
-        <span class="muted">{each.environment ? nameOf(environment(each.environment), each.environment) : ""}</span>
+        <span class="muted">{each.is_running && <span class="badge on-air">recording</span>} {each.environment ? nameOf(environment(each.environment), each.environment) : ""}</span>
         <span class="muted number">{each.started ? `${day(each.started)} ${clock(each.started)}` : ""}</span>
         <span class="muted number">{each.duration ? duration(each.duration) : ""}</span>
         <span class="muted number">{each.size ? bytes(each.size) : ""}</span>

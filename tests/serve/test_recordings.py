@@ -80,6 +80,8 @@ async def test_terminals_are_recorded_by_a_setting() -> None:
             while not (listed := (await client.get("/recordings")).json["recordings"]):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             assert [one["command"] for one in listed] == ["echo on a terminal"]
+            # no page is open: nothing is sampled for one
+            assert b"\nhermetic_console_tabs 0\n" in (await client.send("GET", "/metrics")).body
 
 
 def automatic(wanted: str) -> Any:

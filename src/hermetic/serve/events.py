@@ -1,11 +1,19 @@
 """Events for open consoles: published once, given to every subscriber at once."""
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from hermetic.contract.process import ProcessInfo
 
 Event = Mapping[str, object]  # "event" names it, as the WebSocket does
 Subscriber = Callable[[Event], object]
+
+
+class Audience(NamedTuple):
+    """Who gets the events of a subscriber."""
+
+    answers: bool  # a person who answers approval requests
+    watches: bool  # a person
 
 
 class Hub:
@@ -15,8 +23,7 @@ class Hub:
     """
 
     def __init__(self) -> None:
-        # and whether its person answers approval requests
-        self._subscribers: dict[Subscriber, bool] = {}
+        self._subscribers: dict[Subscriber, Audience] = {}
         # called when subscribers come or go
         self.audience_listeners: list[Callable[[], object]] = []
 
@@ -24,19 +31,22 @@ class Hub:
         return f"<Hub with {len(self._subscribers)} subscribers>"
 
     def __len__(self) -> int:
-        return len(self._subscribers)
+        return sum(each.watches for each in self._subscribers.values())
 
     @property
     def is_answering(self) -> bool:
         """Whether a subscriber's person can answer approval requests."""
-        return any(self._subscribers.values())
+        return any(each.answers for each in self._subscribers.values())
 
-    def subscribe(self, subscriber: Subscriber, *, answers: bool = True) -> Callable[[], None]:
+    def subscribe(
+        self, subscriber: Subscriber, *, answers: bool = True, watches: bool = True
+    ) -> Callable[[], None]:
         """From now on it gets every event; the returned function ends that.
 
-        `answers`: its person has the scope to answer approval requests, and sees them.
+        `answers`: its person has the scope to answer approval requests, and sees them. `watches`:
+        it is a person's, and counts.
         """
-        self._subscribers[subscriber] = answers
+        self._subscribers[subscriber] = Audience(answers, watches)
         self._audience_changed()
 
         def leave() -> None:

@@ -43,7 +43,7 @@ class Recordings:
 
     async def __aenter__(self) -> Self:
         if self.automatic != "none":
-            self._hub.subscribe(self._take, answers=False)
+            self._hub.subscribe(self._take, answers=False, watches=False)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -108,6 +108,24 @@ async def test_a_task_that_is_null_or_empty_is_the_usual_one() -> None:
         assert await asyncio.wait_for(server.process.wait(), 60) == 0
 
 
+async def test_a_request_that_is_no_valid_message_is_answered() -> None:
+    async with started() as server:
+        await server.request("initialize", HELLO)
+        assert server.process.stdin is not None
+        assert server.process.stdout is not None
+        for line in (
+            b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"\\ud800"}}',
+            b'{"jsonrpc":"2.0","id":"x","method":5}',
+        ):
+            server.process.stdin.write(line + b"\n")
+            reply = json.loads(await server.process.stdout.readline())
+            assert (reply["id"], reply["error"]["code"]) == (json.loads(line)["id"], -32600)
+        call = {"name": "terminal", "arguments": {"command": "echo still here"}}
+        assert "still here" in str(await server.request("tools/call", call))
+        server.process.stdin.close()
+        assert await asyncio.wait_for(server.process.wait(), 60) == 0
+
+
 async def test_a_named_task_outlives_its_client() -> None:
     for output in ("first\n", "second\n"):
         async with connected("auto", "--task", "shared by mcp") as client:

@@ -1,13 +1,14 @@
 """A connection of lines: one JSON message each, from a client and to it."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 from mcp.server.lowlevel import NotificationOptions
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCResponse
+from mcp_types import INVALID_REQUEST, JSONRPCResponse
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 
 from hermetic.mcp.client import ServeOptions
@@ -35,11 +36,18 @@ async def serve(
     to_server, incoming = anyio.create_memory_object_stream[SessionMessage | Exception]()
     outgoing, from_server = anyio.create_memory_object_stream[SessionMessage]()
 
+    async def take(line: bytes) -> None:
+        message = _message(line)
+        if isinstance(message, Exception) and (refusal := _refusal(line)) is not None:
+            await write(refusal)  # the SDK answers nothing, and the client would wait
+        else:
+            await to_server.send(message)
+
     async def receive() -> None:
         async with to_server:
-            await to_server.send(_message(first))
+            await take(first)
             async for line in lines:
-                await to_server.send(_message(line))
+                await take(line)
 
     async def send() -> None:
         hidden = replied
@@ -74,3 +82,23 @@ def _message(line: bytes) -> SessionMessage | Exception:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
         return error
+
+
+def _refusal(line: bytes) -> bytes | None:
+    """The error for a request that is no valid message, such as one with half a character; None
+    where no request can be made out.
+    """
+    try:
+        asked = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(asked, dict) or "method" not in asked:
+        return None
+    id = asked.get("id")
+    if not isinstance(id, str | int):
+        return None
+    error = {
+        "code": INVALID_REQUEST,
+        "message": "this is no valid request: its fields or its text are not as JSON-RPC has them",
+    }
+    return json.dumps({"jsonrpc": "2.0", "id": id, "error": error}).encode() + b"\n"

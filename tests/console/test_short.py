@@ -15,7 +15,12 @@ from tests.console.browsing import PHONE, console, opened
 async def test_a_person_opens_a_terminal_types_and_sees_the_output_and_the_exit_status() -> None:
     async with opened() as environment, console() as person:
         await person.enter()
+        requests: list[str] = []
+        person.page.on("request", lambda request: requests.append(request.url))
         await person.open_terminal(environment.id)
+        process = person.page.url.rpartition("/")[2]
+        # what the start has answered is not asked for again
+        assert not [url for url in requests if url.endswith(f"/processes/{process}")]
         await person.run("echo sum=$((20 + 22))")
         await person.sees("sum=42")
         await person.run("exit 3")

@@ -1,7 +1,7 @@
 /** Terminals: the open ones as tabs, one of them live, and a way to open another. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { at, get, post, problemOf, type Problem } from "../api";
 import { line } from "../format";
 import { Empty, Failure, Outcome } from "../parts/basics";
@@ -14,10 +14,12 @@ import { Pane } from "./pane";
 
 const GUESS = { rows: 40, cols: 120 }; // until the screen is measured; the driver's size follows at once
 
+let started: Process | null = null; // by this page a moment ago: it is shown without asking for it again
+
 export async function openTerminal(id: string): Promise<void> {
   try {
-    const made = await post<Process>(at`/environments/${id}/terminals`, GUESS);
-    go("terminal", id, made.id);
+    started = { ...(await post<Process>(at`/environments/${id}/terminals`, GUESS)), environment: id };
+    go("terminal", id, started.id);
   } catch (error) {
     failed(error);
   }
@@ -96,11 +98,13 @@ export function useProcess(chosen: string, id: string): [Process | null, Problem
   const [process, setProcess] = useState<Process | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
   const [attempt, setAttempt] = useState(0);
-  useEffect(() => {
+  useLayoutEffect(() => {
     let gone = false;
-    setProcess((before) => (before?.id === id && before.environment === chosen ? before : null));
+    const known = started?.id === id && started.environment === chosen ? started : null;
+    if (known) started = null;
+    setProcess((before) => known ?? (before?.id === id && before.environment === chosen ? before : null));
     setProblem(null);
-    if (chosen && id) {
+    if (chosen && id && !known) {
       get<Process>(at`/environments/${chosen}/processes/${id}`).then(
         (found) => gone || setProcess({ ...found, environment: chosen }),
         (error) => gone || setProblem(problemOf(error)),

@@ -142,6 +142,8 @@ def test_other_builtins_are(command: str) -> None:
         ["declare -A d", 'd[a]=force; d[b]=x; git push "--${d[a]}"'],
         ["a=(x force); n=0; declare -n t='a[n++]'", "echo $t", 'git push "--$t"'],
         ["a=(x force); n=0", "let n++", 'git push "--${a[n]}"'],
+        ["printf -v big '%*s' 2000000 x; ls() { git push --$1; }", "ls force"],
+        ["for i in {1..9}; do printf -v b$i '%*s' 300000 x; done; a=force", 'git push "--$a"'],
         ["T=__h", "printf -v \"$T[8]\" '%s' 'git push --force'"],
     ],
 )
@@ -155,5 +157,24 @@ async def test_what_a_session_holds_is_known_however_it_was_set(
     try:
         answers = [json.loads(await toolbox.call("terminal", {"command": one})) for one in texts]
         assert answers[-1]["status"] == "blocked", answers
+    finally:
+        await toolbox.close()
+
+
+async def test_a_session_that_defines_too_much_to_be_judged_runs_nothing_unasked(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "lib.sh").write_text(
+        f"ls() {{ git push --$1; }}\nbig() {{ : {'x' * 2_000_000}; }}\n"
+    )
+    toolbox = Toolbox(
+        options={"cwd": str(tmp_path), "login": False},
+        settings=Settings(approvals=ApprovalSettings(mode="deny")),
+    )
+    try:
+        for command in ("source ./lib.sh", "ls force"):
+            answer = json.loads(await toolbox.call("terminal", {"command": command}))
+        assert answer["status"] == "blocked", answer
+        assert "opaque-code" in answer["error"]
     finally:
         await toolbox.close()

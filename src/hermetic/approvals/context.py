@@ -41,6 +41,8 @@ _RELEVANT = re.compile(
 _QUOTES = re.compile(r"\\\n|[\\'\"]")
 _TELLING = ("user", "port", "config", "settings", "volumes", "host_cwd", "extra_args", "overlay")
 _ALWAYS = ("command_not_found_handle",)
+# for a session that defines more than can be sent: any command may do anything
+UNSEEN = 'eval "$definitions_too_long_to_be_judged"'
 
 
 class PolicyContext:
@@ -221,6 +223,8 @@ class KnownSession:
         state = self._state
         if state is None or not said.is_same:
             state = read_definitions(body.decode("utf-8", "surrogateescape"))
+            if not said.fits:
+                state = ShellState(traps={"DEBUG": UNSEEN})
             self._known = (said.changes, resident)
         if state.cwd != said.cwd:
             state = msgspec.structs.replace(state, cwd=said.cwd)

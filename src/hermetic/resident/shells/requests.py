@@ -6,6 +6,7 @@ from ..limits import GRACE
 from ..wire import frames
 from .command import Command
 from .exports import request_definitions
+from .state import shortened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def definitions(
         return
 
     def answer(data: bytes) -> None:
+        data = shortened(data, frames.FRAME_BODY)
         fits = len(data) <= frames.FRAME_BODY
         fields = {"cwd": found.cwd, "changes": changes, "is_there": True, "fits": fits}
         # the data may be newer than that version, never older

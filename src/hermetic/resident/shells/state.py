@@ -125,6 +125,26 @@ def _declarations(variables: bytes) -> bytes:
     return b"".join(kept)
 
 
+def shortened(definitions: bytes, limit: int) -> bytes:
+    """Definitions without their longest values, where they are longer than the limit: a variable
+    without a value counts as unknown.
+    """
+    variables, end, rest = definitions.partition(b"\0")
+    for most in (4096, 256, 0):
+        if len(variables) + len(end) + len(rest) <= limit:
+            break
+        kept, at = [], 0
+        while (found := _DECLARATION.match(variables, at)) is not None:
+            at = found.end()
+            flags, name, value = found.groups()
+            if not value or len(value) <= most:
+                kept.append(found.group(0))
+            elif b"A" not in flags:  # without a value, an associative array is an empty one
+                kept.append(b"declare -%s %s\n" % (flags, name))
+        variables = b"".join(kept) + variables[at:]
+    return variables + end + rest
+
+
 def _completions(printed: bytes) -> bytes:
     """The completions that can be repeated, from `complete -p`."""
     kept, at = [], 0

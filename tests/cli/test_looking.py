@@ -182,6 +182,8 @@ def test_a_task_with_other_options_says_how_to_end_it() -> None:
         done = program("run", "--task", "a b", "-o", "lease=5", "--", "true")
         assert done.returncode == 2
         assert done.stderr.endswith(b"leave them out, or end it first: hermetic rm 'a b'\n")
+        words = ("code", "--task", "a b", "-o", "lease=5", "-")
+        assert b"`hermetic rm 'a b'`" in program(*words, stdin=b"print(1)").stderr
     finally:
         assert program("rm", "a b").returncode == 0
 

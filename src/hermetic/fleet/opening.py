@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Mapping
@@ -64,7 +65,8 @@ class LivesOtherwise(ConfigError):
             f"task {task!r} lives with other options: {', '.join(differing)}; leave them out"
         )
         super().__init__(
-            f"{self.problem}, or pass replace=True to end it and start anew", setting=differing[0]
+            f"{self.problem}, or end it first: replace=True, or `hermetic rm {shlex.quote(task)}`",
+            setting=differing[0],
         )
 
 

@@ -79,6 +79,7 @@ SPARED = [
     "systemctl help nginx",
     "printf '\\e[33mslow\\e[0m\\n' >> run.log",
     "printf 'a\\r\\nb\\r\\n' > dos.txt",
+    "printf '\\e[2K\\rdone' > /dev/tty",
     "printf '\\r%d of 9' 4",
     "grep -rP '[\\x{2066}-\\x{2069}]' src",
     "clang-tidy-17 src/a.cpp",

@@ -77,6 +77,7 @@ class Call:
         self.env = env
         self.machine = machine
         self.table = TABLE
+        self.printed = ""  # by a script; what else it prints is not known
         self._shown: str | None = None
         self._options: Options | None = None
 

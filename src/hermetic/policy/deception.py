@@ -40,9 +40,11 @@ _BARE = (
 
 
 # What a file should not hold, as characters or as the bytes of UTF-8: turned text, and what moves the
-# cursor of the terminal that shows it. Colours are harmless.
+# cursor of the terminal that shows it. Colours are harmless, hidden text is not.
 _TURNED = regex("[\u202a-\u202e\u2066-\u2069]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
-_OVERWRITES = regex("\x1b(\\[[\\d;?]*[A-HJKSTfsu]|[]PX^_c78])|[^\r\n]\r+[^\r\n]|[^\b]\b")
+_OVERWRITES = regex(
+    "\x1b(\\[[\\d;?]*[A-HJKSTfsu]|\\[(?:[\\d;]*;)?8(?:;[\\d;]*)?m|[]PX^_c78])|[^\r\n]\r+[^\r\n]|[^\b]\b"
+)
 
 
 def deception_in_file(text: str) -> str:

@@ -106,7 +106,8 @@ def hold(call: Call, full: str, content: str) -> None:
 
 def check_deception(call: Call, full: str, content: str = "") -> None:
     """Report a file whose name or content looks other than it is."""
-    if reason := deception_in_file(full) or deception_in_file(content):
+    reason = deception_in_file(full) or deception_in_file(content)
+    if reason and classify(full, call.shell) != "null":  # a terminal is there to be moved in
         call.report(DECEPTIVE, f"writes {reason}: {shown(full)}")
 
 
@@ -152,6 +153,8 @@ def read(call: Call, path: str, *, tree: bool = False) -> str:
         return FILE + ENDLESS
     if full.endswith(".pid") and full.startswith(("/run/", "/var/run/")):
         return marks.PIDS  # a service's id is enough to end it
+    if full.startswith("/proc/" + marks.STAR):
+        return FILE + marks.PIDS
     if tree and place == "home" and not full.rstrip("/").endswith(tuple(GLOBS)):
         return SECRET + FILE
     return FILE + (marks.STAR if has_glob(full) else "")

@@ -21,6 +21,7 @@ _CLOUD_DELETE = re.compile(
 )
 _SQL_METHODS = TABLE.words("sql-methods")
 _STAR = "\ue010"
+MAX_PRINTED = 4_000  # characters of a script's output that are kept
 # Listings whose names begin with the directory, and arguments by which they do.
 _WHOLE_PATHS = frozenset(
     names(
@@ -266,10 +267,13 @@ class Hooks(Evaluation):
         return Obj("sqlite")
 
     def hook_printed(self, made: Invocation) -> Value:
-        """Text that is printed to a file."""
+        """Text that is printed, to a file or to whatever reads the script's output."""
         target = made.keywords.get("file", made.args[0] if made.args else None)
+        text = " ".join(map(text_of, made.args)) + "\n"
         if isinstance(target, Obj) and target.path is not None:
-            self.remember(target.path, " ".join(map(text_of, made.args)) + "\n")
+            self.remember(target.path, text)
+        elif len(self.call.printed) < MAX_PRINTED:
+            self.call.printed += text[:MAX_PRINTED]
         return None
 
     def hook_change_directory(self, made: Invocation) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hermetic.policy.call import Call, Judge
 from hermetic.policy.hermetic_cli import judge_hermetic
+from hermetic.policy.marks import LOCAL
 from hermetic.policy.rules import Rule
 from hermetic.policy.tables import names, regex
 
@@ -77,7 +78,8 @@ def judge_program(call: Call) -> str | None:
     if row.hook in _REHEARSED and is_dry(call, row):
         return None
     judge = HOOKS.get(row.hook) or (judge_by_row if call.name in TABLE.known else FALLBACK)
-    return exact_output(call, row, judge(call))
+    output = exact_output(call, row, judge(call))
+    return (output or LOCAL) + call.printed if call.printed else output
 
 
 def all_rules() -> tuple[Rule, ...]:

@@ -107,8 +107,10 @@ def judge_find(call: Call) -> str | None:
                 delete_found(call, path, bool(patterns) or path not in roots)
         elif word in ("-fprint", "-fprint0", "-fls", "-fprintf") and at < len(tests):
             write(call, tests[at])
+    if "/proc" in roots:
+        return marks.PIDS + "\n"
     if "-printf" in tests or "-exec" in tests:
-        return (marks.PIDS if "/proc" in roots else marks.LOCAL) + "\n"
+        return marks.LOCAL + "\n"
     separator = "\0" if "-print0" in tests else "\n"
     return "".join(path + separator for path in found)
 

@@ -9,10 +9,11 @@ from hermetic.policy import marks
 from hermetic.policy.budget import MAX_TEXT, joined
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import execute, is_wholly_unseen, run_code, run_program
-from hermetic.policy.effects import read, write
+from hermetic.policy.effects import check_deception, read, write
 from hermetic.policy.marks import is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.texts import judge_patterns
+from hermetic.policy.shell.quoting import decode_backslashes
 from hermetic.policy.tables import names, regex
 
 _SUBSTITUTE = regex(
@@ -43,6 +44,7 @@ def judge_sed(call: Call) -> str | None:
         if in_place:
             held = call.shell.files.get(resolve(path, call.shell))
             write(call, path, content=_sed_output(scripts, held, False) if held else "")
+            check_deception(call, path, "".join(map(_added, scripts)))
         else:
             text += read(call, path)
     text = text or call.input()
@@ -56,6 +58,12 @@ def judge_sed(call: Call) -> str | None:
             if target:
                 write(call, target.strip())
     return "" if in_place else _sed_output(scripts, text, call.options.has("n", "quiet", "silent"))
+
+
+def _added(script: str) -> str:
+    """The text that a script puts into lines, or between them."""
+    replaced = [found[2] for found in _SUBSTITUTE.findall(script)]
+    return "".join([*replaced, *re.findall(r"(?:^|[\d$/;])\s*[iac]\\?\s*(.*)", script)])
 
 
 def _sed_output(scripts: list[str], text: str, quiet: bool) -> str:
@@ -116,7 +124,7 @@ def _awk_print(program: str) -> str | None:
         return "".join(marks.LOCAL if part[1] is None else part[1] for part in parts) + "\n"
     match = _BEGIN.fullmatch(program)
     end = "" if match and match[1] else "\n"
-    return match and match[2][1:-1].replace("\\n", "\n").replace('\\"', '"') + end
+    return match and decode_backslashes(match[2][1:-1], octal_needs_zero=False)[0] + end
 
 
 def _awk_program(call: Call, program: str, given: dict[str, str]) -> None:

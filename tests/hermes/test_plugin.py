@@ -65,7 +65,6 @@ class Agent:
         self.bridged = 0
         self.config: Fields = {}
         self.home = Path(tempfile.gettempdir(), "hermes-no-such-home")
-        self.credential_files: list[str] = []  # of the configuration file
         self.password: Callable[[], str] | None = None  # of the calling thread
 
     def request(self, tool: str, reason: str, *, rule_key: str) -> Fields:
@@ -114,9 +113,6 @@ class Agent:
             },
             "tools.credential_files": {
                 "_resolve_hermes_home": lambda: self.home,
-                "_load_config_files": lambda: [
-                    {"container_path": f"/root/.hermes/{path}"} for path in self.credential_files
-                ],
             },
             "tools.environments": {"__path__": []},
             "tools.environments.base": {"touch_activity_if_due": lambda state, label: None},
@@ -411,7 +407,8 @@ def test_files_that_the_model_is_told_of_are_on_another_machine(
     for name in ("skills/greeting/say.sh", "cache/documents/letter", "tokens/mail", ".env"):
         (agent.home / name).parent.mkdir(parents=True, exist_ok=True)
         (agent.home / name).write_text(f"echo {name}\n")
-    agent.credential_files = ["tokens/mail", ".env"]
+    named = ["tokens/mail", "tokens/none yet", ".env", "/etc/passwd", "../x", 5, None, ""]
+    agent.config = {"terminal": {"credential_files": named}}
     with (
         tempfile.TemporaryDirectory(prefix="hm-", dir="/tmp") as at,
         running(Path(at)) as sshd,

@@ -147,7 +147,8 @@ def _configured(settings: Settings) -> Settings:
     if option := PASSED.get(settings.environment.kind):
         # Hermes leaves out the credentials of its own providers.
         options[option] = (*options.get(option, ()), *sorted(get_all_passthrough()))
-    options |= shown_files(settings.environment.kind, options)
+    named = (config.get("terminal") or {}).get("credential_files")
+    options |= shown_files(settings.environment.kind, options, named)
     return msgspec.structs.replace(
         settings, approvals=approvals, code_execution=scripts, options=options
     )

@@ -22,16 +22,17 @@ unset __hermetic
 _log = logging.getLogger("hermetic.hermes")
 
 
-def shown_files(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that show the files of this Hermes in a new environment; none for a kind that works
-    on this machine's, or where the settings name a profile themselves.
+def shown_files(kind: str, options: Mapping[str, Any], named: object) -> dict[str, Any]:
+    """Options that show the files of this Hermes in a new environment, with the credential files
+    that its configuration names; none for a kind that works on this machine's, or where the
+    settings name a profile themselves.
     """
     if not _shows_a_profile(kind) or options.get("profile"):
         return {}
     from tools.credential_files import _resolve_hermes_home
 
     home = str(_resolve_hermes_home())
-    files = (*options.get("credential_files", ()), *_credential_files(home))
+    files = (*options.get("credential_files", ()), *_usable(home, named))
     text = f"{LINK}{options.get('setup') or ''}"
     return {"profile": home, "credential_files": tuple(dict.fromkeys(files)), "setup": text}
 
@@ -47,12 +48,14 @@ def _shows_a_profile(kind: str) -> bool:
     return option_fields(kind).keys() >= NEEDED
 
 
-def _credential_files(home: str) -> Iterator[str]:
-    """Those of Hermes' configuration file that may be shown, relative to its directory."""
-    from tools.credential_files import _load_config_files
-
-    for entry in _load_config_files():
-        path = entry["container_path"].partition(f"/{PLACE}/")[2]
+def _usable(home: str, named: object) -> Iterator[str]:
+    """The names that may be shown, whether the files exist yet or not: they identify a container,
+    which the next process is to find.
+    """
+    texts = (
+        [one.strip() for one in named if isinstance(one, str)] if isinstance(named, list) else []
+    )
+    for path in texts:
         try:
             select_profile(home, [path])
         except ConfigError as error:

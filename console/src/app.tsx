@@ -104,6 +104,7 @@ function Bar({ open }: { open: (dialog: "stop" | "share" | "help") => void }) {
         ))}
       </nav>
       <SearchField />
+      <a class="button quiet search-link" href={href("search")} aria-label="Search" title="Search (/)"><Icon name="search" /></a>
       <Connection />
       <div class="tools">
         {can("admin") && <button type="button" class="quiet" aria-label="Share" title="Share this console" onClick={() => open("share")}><Icon name="share" /></button>}

@@ -1,10 +1,12 @@
 """States that a person seldom sees: nothing there, lost, too narrow, too early."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import expect
 
+from tests.approvals.asking import asking
 from tests.console.browsing import PHONE, console, opened, unanswering
 
 pytestmark = [pytest.mark.slow, pytest.mark.full]
@@ -45,6 +47,34 @@ async def test_a_process_with_a_tree_is_watched_and_taken_over_in_a_narrow_windo
         await expect(found).to_contain_text("of")
         assert await found.evaluate("found => found.getClientRects().length") == 1
         await process.kill()
+        assert person.problems == []
+
+
+async def test_windows_of_any_width_reach_every_view_and_the_stop(tmp_path: Path) -> None:
+    async with console() as person, asking(tmp_path) as agent:
+        page = person.page
+        await person.enter("approvals")
+        await expect(page.locator(".views .count")).to_have_text("1")  # the widest bar
+        for width in (360, 768, 821, 900, 941, 1024, 1081, 1200, 1321):
+            await page.set_viewport_size({"width": width, "height": 700})
+            await expect(page.get_by_role("button", name="Stop…")).to_be_in_viewport(ratio=1)
+            bar = page.locator(".bar")
+            assert await bar.evaluate("bar => bar.scrollWidth - bar.clientWidth") == 0, width
+            names = await page.locator("nav:visible a, .search-link:visible").all_inner_texts()
+            for name in ("Timeline", "Terminals", "Processes", "Files", "Recordings"):
+                assert any(name in each for each in names), (width, name)
+            search = page.get_by_role("link", name="Search").or_(
+                page.get_by_role("searchbox", name="Search commands and output")
+            )
+            await search.click()
+            await expect(search).to_be_focused()
+            environments = page.get_by_role("navigation", name="Environments").or_(
+                page.get_by_role("link", name="Environments")
+            )
+            await expect(environments.first).to_be_visible()
+        await person.visit("approvals")
+        await page.locator(".approval .deny").first.click()
+        assert (await agent.result())["status"] == "blocked"
         assert person.problems == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hermetic.contract.verdict import ShellState
 from hermetic.policy import assess
 
 
@@ -14,6 +15,26 @@ def label(command: str) -> str:
 def test_a_trap_sees_what_its_shell_holds_when_it_ends() -> None:
     assert label("trap 'rm -rf \"$d\"' EXIT; d=/srv") == "dangerous"
     assert label("trap 'rm -rf \"$d\"' EXIT; d=$(mktemp -d)") != "dangerous"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trap 'rm -rf \"$d\"' USR1; d=/srv; kill -USR1 $$; d=./x",
+        "d=$(mktemp -d); trap 'rm -rf \"$d\"' EXIT INT; d=/srv; exit; d=./x",
+    ],
+)
+def test_a_trap_is_judged_wherever_a_signal_may_run_it(text: str) -> None:
+    assert label(text) == "dangerous"
+
+
+def test_a_trap_of_the_session_is_judged_where_a_text_makes_it_harmful() -> None:
+    for name in ("USR1", "EXIT", "CHLD"):
+        state = ShellState(traps={name: 'git push "--$d"'}, variables={"d": "dry-run"})
+        assert assess("d=force", state=state).label == "dangerous", name
+        assert assess("d=dry-run; ls", state=state).label == "safe", name
+        harmful = ShellState(traps={name: 'git push "--$d"'}, variables={"d": "force"})
+        assert assess("ls", state=harmful).label == "safe", "it was judged when it became that"
 
 
 def test_a_trap_in_text_that_is_only_tried_out_is_forgotten() -> None:

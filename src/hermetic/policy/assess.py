@@ -114,6 +114,7 @@ def examine_command(
         _set_variables(evaluator, shell, around.env)
         shell.began = dict(shell.variables)
         evaluator.run(sequence, shell, _input(around))
+        evaluator.spring(shell)
 
     found += _walked(evaluator, walk, command)
     return Examined(verdict_of(found, command, around.isolation), tuple(evaluator.acts))
@@ -292,7 +293,12 @@ def _prepare(evaluator: Evaluator, shell: Shell, state: ShellState | None) -> No
             evaluator.findings.clear()
             evaluator.run(_read(f'{name} () {{ eval "$__unreadable"; }}'), shell, None)
     for name, code in state.traps.items():
-        keep(shell, to_bytes_text(code), [signal_name(name)])
+        text, signal = to_bytes_text(code), signal_name(name)
+        keep(shell, text, [signal])
+        if evaluator.probe_text(text, shell):
+            evaluator.accepted |= {text}
+        elif signal == "EXIT":
+            evaluator.defer(text, shell)
 
 
 def _read(source: str) -> Seq:

@@ -22,7 +22,7 @@ from .assignments import DECLARING, assign, become_map, is_assignment, makes_loc
 from .compounds import in_background, plain_word, run_compound
 from .decoders import holds_unpacked, is_decoded, unpacks
 from .expansion import Folder
-from .findings import Findings
+from .findings import Findings, is_certain_harm
 from .join import decided, either, join, undecided, worlds
 from .reader import Reader, Unreadable
 from .redirects import Streams, deliver, open_streams
@@ -53,6 +53,8 @@ class Evaluator(Findings):
         self.processes = 0
         self.endless = 0
         self.trapped = False  # the code of a trap is being run
+        # code of traps that did harm before the text, or was reported
+        self.accepted: frozenset[str] = frozenset()
         # code that runs when its shell ends
         self.later: list[tuple[str, Shell, tuple[int, int]]] = []
 
@@ -171,10 +173,7 @@ class Evaluator(Findings):
 
     def node(self, node: Node, shell: Shell, stdin: str | None) -> str:
         """Evaluate one command, in every way the shell may be when it is met; gives what it prints."""
-        if shell.traps and not self.trapped:
-            self.trapped = True
-            self._spring(shell)
-            self.trapped = False
+        self.spring(shell)
         choices = undecided(shell) if shell.choices else None
         if not choices:
             return self._node(node, shell, stdin)
@@ -193,19 +192,29 @@ class Evaluator(Findings):
         join(shell, ends)
         return either(outputs)
 
-    def _spring(self, shell: Shell) -> None:
+    def spring(self, shell: Shell) -> None:
         """Make the shell what it may be before its next command: any of its traps may have run, or
         none.
         """
+        if shell.traps and not self.trapped:
+            self.trapped = True
+            self._spring(shell)
+            self.trapped = False
+
+    def _spring(self, shell: Shell) -> None:
         ends, kept_for_later = [shell.fork()], len(self.later)
         for signal, code in shell.traps:
-            # what a signal runs is judged at the end
+            # what a signal runs is judged at the end, and where it would certainly do harm
             findings, silent = self.findings, signal not in EVENTS
             self.findings = [] if silent else findings
             self.probing += silent
             ends.append(self.fork(shell))
             self.run_text(code, ends[-1], None)
             self.probing -= silent
+            harm = [one for one in self.findings if silent and is_certain_harm(one)]
+            if harm and code not in self.accepted:
+                self.accepted |= {code}
+                findings += harm
             self.findings = findings
         del self.later[kept_for_later:]
         join(shell, ends)

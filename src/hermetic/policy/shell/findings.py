@@ -28,6 +28,12 @@ class Step(msgspec.Struct):
     acts: tuple[Act, ...] = ()
 
 
+def is_certain_harm(finding: Finding) -> bool:
+    """Whether it is dangerous whatever is unknown."""
+    shows_unknown = "‹" in finding.decoded or "‹" in finding.reason
+    return finding.rule.label == "dangerous" and not shows_unknown
+
+
 class Findings(Budget):
     """Collects what is found during one evaluation."""
 

@@ -27,7 +27,7 @@ Step = tuple[str, str, Callable[[list[Fields]], Fields]]  # name, tool, results 
 
 SIDES = ("hermes", "hermetic")
 TURN_SECONDS = 120.0
-INTERRUPT_AFTER = 1.0
+INTERRUPT_AFTER = 5.0  # long after its command has printed
 PROGRAM = "import sys\n\n\ndef answer():\n    return 41\n\n\nprint(answer())\nsys.exit(3)\n"
 SCRIPT = """\
 from hermes_tools import read_file, terminal, write_file

@@ -238,7 +238,6 @@ async def test_a_way_that_breaks_is_made_anew_and_no_command_runs_twice(
 async def test_a_call_that_never_returns_counts_as_lost_and_is_let_go_of(
     sdk: Sdk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calling_stream, "CALL", 1.0)
     hangs = False
 
     def hang(script: str) -> None:
@@ -250,6 +249,7 @@ async def test_a_call_that_never_returns_counts_as_lost_and_is_let_go_of(
 
     sdk.fault = hang
     async with here() as env:
+        monkeypatch.setattr(calling_stream, "CALL", 2.0)
         hangs = True
         assert (await env.run("echo there")).output == "there\n"
         assert sdk.cancelled.is_set()

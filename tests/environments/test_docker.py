@@ -143,7 +143,7 @@ async def test_removed_behind_our_back_it_is_lost_at_once_and_nothing_runs_twice
     options: dict[str, Any] = {
         "image": image,
         "volumes": [f"{tmp_path}:/shared"],
-        "task": "removed",
+        "task": f"removed-{os.getpid()}",
     }
     env = await hermetic.open(engine, **options)
     up = asyncio.Event()

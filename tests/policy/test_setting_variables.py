@@ -144,6 +144,15 @@ def test_other_builtins_are(command: str) -> None:
         ["a=(x force); n=0", "let n++", 'git push "--${a[n]}"'],
         ["printf -v big '%*s' 2000000 x; ls() { git push --$1; }", "ls force"],
         ["for i in {1..9}; do printf -v b$i '%*s' 300000 x; done; a=force", 'git push "--$a"'],
+        ["function a,b { git push --$1; }", "a,b force"],
+        ["function a{b { git push --$1; }", "a{b force"],
+        ["function a!b { git push --$1; }", "a!b force"],
+        ["function a=b { git push --$1; }", "\\a=b force"],
+        ["function [ { git push --$1; }", "[ force"],
+        ["function a[b { git push --$1; }", "a[b force"],
+        ["function äb { git push --$1; }", "äb force"],
+        ["alias 'a,b=git push'; shopt -s expand_aliases", "a,b --force"],
+        ["alias 'ä=git push'; shopt -s expand_aliases", "ä --force"],
         ["T=__h", "printf -v \"$T[8]\" '%s' 'git push --force'"],
     ],
 )
@@ -178,3 +187,9 @@ async def test_a_session_that_defines_too_much_to_be_judged_runs_nothing_unasked
         assert "opaque-code" in answer["error"]
     finally:
         await toolbox.close()
+
+
+@pytest.mark.parametrize("word", ["if", "for", "{", "[[", "!", "time", "function"])
+def test_a_word_of_the_grammar_gets_no_other_meaning_unasked(word: str) -> None:
+    assert label(f"alias '{word}=echo'") == "dangerous"
+    assert label("alias ll='ls -l'") == "safe"

@@ -38,6 +38,7 @@ _APART = ("docker", "podman", "apptainer", "sandbox")
 _RELEVANT = re.compile(
     r"`|\$\(|\$'|\$\{|\beval\b|\bsource\b|\btrap\b|<\(|[^\s;|&()<>]\$\w|\$\w+[^\w\s;|&()<>]"
 )
+_ORDINARY = re.compile(r"[\w.:@%+/-]+", re.ASCII)  # names that are found among the words of a text
 _QUOTES = re.compile(r"\\\n|[\\'\"]")
 _TELLING = ("user", "port", "config", "settings", "volumes", "host_cwd", "extra_args", "overlay")
 _ALWAYS = ("command_not_found_handle",)
@@ -366,6 +367,8 @@ def relevant(state: ShellState, text: str) -> ShellState:
     stays quick.
     """
     if state.traps or not (state.functions or state.aliases):
+        return state
+    if not all(map(_ORDINARY.fullmatch, (*state.functions, *state.aliases))):
         return state
     bare = _QUOTES.sub("", text)
     if _RELEVANT.search(text) or _RELEVANT.search(bare):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
@@ -28,13 +29,14 @@ from .shell import Shell
 from .shell.evaluator import Evaluator
 from .shell.findings import Step
 from .shell.reader import Reader, Unreadable
-from .shell.syntax import Seq
+from .shell.syntax import Function, Node
 from .shell.traps import keep, signal_name
 from .variables import judge_variable
 
 MAX_CHARACTERS = 128_000
 MAX_NESTED = 400
 MAX_PARTS = 200
+_HEADER = re.compile(r"(?:function[ \t]+)?\S+[ \t]*\(\)\s*")  # of a function, before its body
 MAX_KEPT = 4096  # characters of a function's definition that is kept as it was read
 
 UNREADABLE = rule("unreadable")
@@ -280,18 +282,18 @@ def _prepare(evaluator: Evaluator, shell: Shell, state: ShellState | None) -> No
     """Define what earlier commands of the session defined."""
     if state is None:
         return
-    shell.aliases.update({name: to_bytes_text(text) for name, text in state.aliases.items()})
+    for name, text in state.aliases.items():
+        shell.aliases[to_bytes_text(name)] = to_bytes_text(text)
     for name, body in state.functions.items():
         text = to_bytes_text(body).strip()
-        if not text.startswith(("{", "(")) and "()" not in text.split("\n", 1)[0]:
-            text = "{ " + text + "\n}"
-        source = text if "()" in text.split("{", 1)[0] else f"{name} () {text}"
+        if not text.startswith(("{", "(")):
+            header = _HEADER.match(text)
+            text = text[header.end() :] if header else "{ " + text + "\n}"
         try:
-            read = _read_again if len(source) <= MAX_KEPT else _read
-            evaluator.run(read(source), shell, None)
-        except (Unreadable, Overflow):  # what it does is unknown
-            evaluator.findings.clear()
-            evaluator.run(_read(f'{name} () {{ eval "$__unreadable"; }}'), shell, None)
+            read = _read_again if len(text) <= MAX_KEPT else _read
+            shell.functions[to_bytes_text(name)] = read(text)
+        except Unreadable:  # what it does is unknown
+            shell.functions[to_bytes_text(name)] = _read_again('{ eval "$__unreadable"; }')
     for name, code in state.traps.items():
         text, signal = to_bytes_text(code), signal_name(name)
         keep(shell, text, [signal])
@@ -301,9 +303,15 @@ def _prepare(evaluator: Evaluator, shell: Shell, state: ShellState | None) -> No
             evaluator.defer(text, shell)
 
 
-def _read(source: str) -> Seq:
-    """The definition of a function."""
-    return Reader(source, (0, 0)).read()
+def _read(body: str) -> Node:
+    """The body of a function. Its name may be any word, so it is not read here.
+
+    Raises: Unreadable.
+    """
+    node = Reader(f"f () {body}", (0, 0)).read().items[0][0]
+    if not isinstance(node, Function):
+        raise Unreadable("is no function")
+    return node.body
 
 
 # each command of a session meets the same ones; evaluating changes none

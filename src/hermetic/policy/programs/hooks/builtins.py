@@ -23,11 +23,17 @@ from hermetic.policy.shell.elements import Several, without_first
 from hermetic.policy.shell.expansion import Folder, split_ifs
 from hermetic.policy.shell.join import join
 from hermetic.policy.shell.setting import HIDDEN_INDEX, set_variable
+from hermetic.policy.tables import names
 from hermetic.policy.variables import SESSION_ARRAY, judge_variable
 
 MAX_CALLBACKS = 8  # lines that mapfile is followed for
 # Builtins that a session needs to say what it holds.
 _REPORTING = frozenset({"builtin", "enable", "exec", "export", "set", "trap", "unset"})
+RESERVED = frozenset(
+    names(
+        "if then elif else fi for in select while until do done case esac function time coproc { } ! [[ ]]"
+    )
+)
 _SUBSTITUTION = re.compile(r"\$\(|`")
 
 
@@ -206,6 +212,8 @@ def judge_alias(call: Call) -> str | None:
     """alias names a text; aliases are followed as bash would in a script that turns them on."""
     for arg in call.args:
         name, equals, value = arg.partition("=")
+        if equals and name in RESERVED:
+            call.report("variable-runs-code", f"gives {name} of the grammar another meaning")
         if equals and is_plain(name):
             call.shell.aliases[name] = value
             if call.machine.probe_text(value, call.shell):

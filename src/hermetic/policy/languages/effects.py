@@ -27,6 +27,7 @@ _NOT_SENT = ("headers", "auth", "timeout", "cookies", "cert", "verify", "Authori
 _SHELLS = re.compile(r"(/\S*/)?(ba|z|da|k|a|tc|c|fi)?sh|cmd(\.exe)?|powershell(\.exe)?")
 # a command of the shell that nothing waits for
 _BACKGROUND = re.compile(r"(?<![&>|\\])&\s*($|[^&>\d\s])")
+_TAKES_SHELL = ("system", "popen", "_popen")  # what compiled programs hand to a shell
 _THIS_FILE = ("__file__", "__filename", "__FILE__")
 
 
@@ -48,6 +49,7 @@ class Effects:
         self.chosen = 0  # conditions around it that hold for few of many
         self.active: list[str] = []  # functions of the text that are being called
         self.is_uncalled = False  # in a function that nothing calls, with unknown arguments
+        self.handed: set[Value] = set()  # functions of the text that are given to others
         self.forked: set[str] = set()  # those in which a process is started
         self.has_shell = False  # a shell was started that reads commands
         self.socket = False
@@ -122,12 +124,14 @@ class Effects:
         if self.socket and any(isinstance(one, Obj) and "socket" in one.call for one in linked):
             self.report_shell()
         words = [one for one in found if not isinstance(one, dict) and not _is_callback(one)]
-        if self.language in COMPILED:  # arguments that only the program knows
+        if (
+            self.language in COMPILED and made.last not in _TAKES_SHELL
+        ):  # arguments that only the program knows
             words = list(itertools.dropwhile(lambda word: text_of(word) == UNSET, words))
         argv = [text_of(word) for word in words]
         if repeats:
             argv[1:2] = []
-        if not argv or self.is_given(argv[0]):
+        if not argv or (made.last not in _TAKES_SHELL and self.is_given(argv[0])):
             return ""
         if _SHELLS.fullmatch(argv[0].split(" ")[0]):
             self.has_shell = self.has_shell or argv[1:] in ([], ["-i"])

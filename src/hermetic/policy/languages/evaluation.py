@@ -346,6 +346,7 @@ class Evaluation(Effects):
 
     def hand_over(self, callee: str, args: list[Value], keywords: dict[str, Value]) -> None:
         """Harmful functions among the arguments of a callee that may call them."""
+        self.handed.update(one for one in (*args, *keywords.values()) if isinstance(one, Name))
         if callee.rpartition(".")[2] in self.looks_only:
             return
         row = self.table.find(callee)

@@ -26,10 +26,11 @@ def commands_of(
     recipe.
     """
     variables: dict[str, str] = {}
+    indents += "".join(re.findall(r"(?m)^\.RECIPEPREFIX\s*[:?+]*=\s*(\S)", text))
     rules: list[tuple[list[str], list[str], list[str]]] = []  # targets, what they need, recipe
     for line in text.replace("\\\n", " ").split("\n"):
         if line[:1] in indents and line.strip() and rules:
-            rules[-1][2].append(line.strip())
+            rules[-1][2].append(line[1:].strip())
         elif found := _SHELL.search(line):
             yield _filled(found[1] or found[2], {**variables, **settings}, "")
         elif match := _ASSIGNMENT.fullmatch(line.strip()):
@@ -65,6 +66,8 @@ def _filled(text: str, variables: Mapping[str, str], target: str) -> str:
 
     def value(match: re.Match[str]) -> str:
         name = match[2] or match[3] or match[4] or ""
+        if name.startswith("shell "):
+            return f"\0({name[6:]})"
         if match[1] or name[:1] in tuple("@<^*?+%"):
             return "\0" if match[1] else target
         if found := _SUBSTITUTED.fullmatch(name):

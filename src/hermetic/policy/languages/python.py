@@ -19,6 +19,12 @@ _RISKY = re.compile(
     r"\b(os|subprocess|shutil|socket|exec|eval|unlink|rmtree|system|popen|ctypes)\b"
 )
 
+# Ways to call a function by a name that is computed.
+_DYNAMIC = re.compile(
+    r"\b(eval|exec|compile|[gs]etattr|globals|locals|vars|__\w+__(?<!__name__)(?<!__main__)|modules|importlib|operator"
+    r"|inspect|gc|ctypes|types)\b|import __main__|@\w"
+)
+
 
 def judge_python(call: Call, source: str, *, depth: int = 0) -> None:
     """Report what a Python text would do."""
@@ -37,9 +43,11 @@ def judge_python(call: Call, source: str, *, depth: int = 0) -> None:
         if _RISKY.search(text):
             call.report(UNKNOWN_COMMAND, "runs Python code that cannot be read")
         return
+    reader = _PythonReader(call, "python", depth)
+    reader.is_plain = not _DYNAMIC.search(text)
     try:
         try:
-            _PythonReader(call, "python", depth).whole(tree)
+            reader.whole(tree)
         except TooLarge:
             _PythonReader(call, "python", depth, is_brief=True).whole(tree)
     except (RecursionError, TooLarge):

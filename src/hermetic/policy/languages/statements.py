@@ -28,6 +28,7 @@ class TextReader(Expressions):
         self.functions: dict[str, Definition] = {}  # by "def:NUMBER:NAME"
         self.defaults: dict[str, dict[str, Value]] = {}  # of their parameters
         self.reached: set[str] = set()
+        self.is_plain = False  # no function is called by a name that the text computes
         self.owners: dict[str, Class] = {}  # of those that are methods
         # how many branches were around a function when it was called
         self.entered: dict[str, int] = {}
@@ -36,9 +37,9 @@ class TextReader(Expressions):
     def whole(self, tree: ast.Module) -> None:
         """Visit a text, then all functions that nothing in it calls."""
         self.visit(tree)
-        self.is_uncalled = True
         while left := [key for key in self.functions if key not in self.reached]:
             for key in left:
+                self.is_uncalled = self.is_plain and key not in self.handed
                 self.own(key, [Instance(self.owners[key])] if key in self.owners else [], {})
 
     # --- imports and definitions

@@ -46,6 +46,8 @@ def _judge_sql(call: Call, text: str, language: str) -> None:
     text = expand(text, dict(value.partition("=")[::2] for value in given))
     if marks_in(text) and not text.strip(UNSET + DECODED + " "):
         execute(call, text, "SQL")
+    if call.name in ("mysql", "mariadb", "mycli"):  # a transaction ends there, and is not undone
+        text = re.sub(r"(?i)\btruncate\b", ";commit;truncate", text)
     if reason := destruction(text):
         file = options.operands[0] if options.operands else "/dev/null"
         local = is_file and call.place(file)[1] in ("workspace", "temp", "null")

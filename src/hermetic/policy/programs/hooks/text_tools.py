@@ -12,6 +12,7 @@ from hermetic.policy.dynamic_code import execute, is_wholly_unseen, run_code, ru
 from hermetic.policy.effects import check_deception, read, write
 from hermetic.policy.marks import is_known, is_plain, marks_in, unknown_like
 from hermetic.policy.paths import resolve
+from hermetic.policy.programs.table import TABLE
 from hermetic.policy.programs.texts import judge_patterns
 from hermetic.policy.shell.quoting import decode_backslashes
 from hermetic.policy.tables import names, regex
@@ -111,7 +112,8 @@ def judge_awk(call: Call) -> str | None:
     first = "".join(programs[:1])
     if re.fullmatch(r"1|\s*\{?\s*print(\s+\$0)?\s*;?\s*\}?\s*", first):
         return text
-    if any(map(_PICKS.search, programs)):
+    picked = [match[0] for one in programs if (match := _PICKS.search(one))]
+    if any(_picks_few(call, one) for one in picked):
         text = text.replace(marks.PIDS, marks.LOCAL)
     unseen = unknown_like(text).replace(marks.UNSET, marks.LOCAL) + "\n"
     return unseen if (printed := _awk_print(first)) is None else printed
@@ -179,8 +181,14 @@ def _awk_command(call: Call, rest: str, variables: dict[str, str]) -> str:
 
 
 _DEEP = names("rg ag ack rgrep")
-# A name that picks few of the lines of a list of processes.
-_NAME = regex(r"[A-Za-z]{2}")
+# Names that pick many of the lines of a list of processes, or those that the system needs.
+_MANY = frozenset((*TABLE.words("vital"), "root", "PID", "TTY"))
+
+
+def _picks_few(call: Call, text: str) -> bool:
+    """True for a pattern with a name that few processes have."""
+    words = set(re.findall(r"[A-Za-z][\w-]+", text))
+    return bool(words) and words.isdisjoint((*_MANY, call.shell.user))
 
 
 def judge_grep(call: Call) -> str | None:
@@ -207,7 +215,7 @@ def judge_grep(call: Call) -> str | None:
     if quiet:
         return marks.LOCAL + "\n"
     text = text or call.input()
-    if not options.has("v", "invert-match") and any(map(_NAME.search, patterns)):
+    if not options.has("v", "invert-match") and any(_picks_few(call, one) for one in patterns):
         text = text.replace(marks.PIDS, marks.LOCAL)
     if not is_known(text):
         return text + marks.LOCAL

@@ -221,15 +221,6 @@ def judge_alias(call: Call) -> str | None:
     return ""
 
 
-def judge_unalias(call: Call) -> str | None:
-    """unalias forgets aliases."""
-    if "-a" in call.args:
-        call.shell.aliases.clear()
-    for name in call.args:
-        call.shell.aliases.pop(name, None)
-    return ""
-
-
 def judge_test(call: Call) -> str | None:
     """test evaluates an index inside -v."""
     for flag, value in itertools.pairwise(call.args):

@@ -91,6 +91,12 @@ class Hooks(Evaluation):
             self.call.run([made.name.partition(".")[2], *map(text_of, made.args)], stdin="")
         return Obj("output", text=LOCAL)
 
+    def hook_feed(self, made: Invocation) -> Value:
+        """Input of a program that runs; that of a shell is code."""
+        if self.has_shell and made.args:
+            self.shell(made.args[0])
+        return Obj("output", text=LOCAL)
+
     def hook_kill(self, made: Invocation) -> Value:
         """A signal to a process; all of them by -1 or by a list of /proc."""
         numbers = [text_of(arg) for arg in made.args]

@@ -12,6 +12,7 @@ from hermetic.policy.budget import MAX_STEPS, MAX_TEXT, Overflow, copying, joine
 from hermetic.policy.call import Call, program_name
 from hermetic.policy.marks import LOCAL, is_known, is_plain, shown, unknown_like
 from hermetic.policy.network import REVERSE_SHELL
+from hermetic.policy.paths import resolve
 from hermetic.policy.programs.catalog import FALLBACK, find_judge
 from hermetic.policy.programs.hooks.shells import run_file
 from hermetic.policy.variables import judge_variable
@@ -388,9 +389,16 @@ class Evaluator(Findings):
         return self.judge(call)
 
     def _replacement(self, call: Call, word: str) -> str | None:
-        """The program behind a copy or a link of that name, when PATH was changed to find such."""
+        """The program behind a copy or a link of that name, or a file that this text wrote, when PATH
+        was changed to find such.
+        """
         if "/" in word or not ("PATH" in call.env or "PATH" in call.shell.variables):
             return None
+        path = call.env.get("PATH") or call.shell.scalar("PATH")
+        for directory in path.split(":"):
+            full = resolve(f"{directory or '.'}/{word}", call.shell)
+            if full in call.shell.files:
+                return full
         copies = call.shell.copies.items()
         found = (name for path, name in copies if path.endswith("/" + word) and name != word)
         return next(found, None)

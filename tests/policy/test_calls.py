@@ -44,6 +44,23 @@ def test_a_row_spares_its_examples(example: str) -> None:
     assert label(example) != "dangerous"
 
 
+ARGUMENTS = ("", "1", "x", "'a'", "[]", "'a', 2", "['a', [1]], 'b', 3")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+def test_every_call_is_judged_whatever_its_arguments(language: str, arguments: str) -> None:
+    names = [name for row in rows() for name in (getattr(row, language) or row.any).split()]
+    calls = [f"{name.replace('*', 'm').removeprefix('.')}({arguments})" for name in names]
+    calls += [f"x.{name[1:]}({arguments})" for name in names if name.startswith(".")]
+    unjudged = []
+    for call in calls:
+        inline = INLINE.get(language, "python3 -c")
+        verdict = assess(f"{inline} {shlex.quote(call)}")
+        unjudged += [(call, part.reason) for part in verdict.parts if part.rule == "not-judged"]
+    assert unjudged == []
+
+
 def test_rows_name_hooks_folds_and_rules_that_exist() -> None:
     hooks = {name.removeprefix("hook_") for name in dir(Hooks) if name.startswith("hook_")}
     assert {row.hook for row in rows() if row.hook} == hooks

@@ -254,17 +254,18 @@ class Hooks(Evaluation):
     def hook_open_directory(self, made: Invocation) -> Value:
         """Perl's handle of a directory, which its first argument gets."""
         path = text_of(made.args[1]) if len(made.args) > 1 else "."
-        if isinstance(made.args[0], Name):
+        if made.args and isinstance(made.args[0], Name):
             self.names[made.args[0]] = Obj("Path", path)
         return None
 
     def hook_walk(self, made: Invocation) -> Value:
         """A function called with each file below some directories as `$_`."""
-        action, *roots = made.args if "wanted" not in made.keywords else (None, *made.args)
+        roots = made.args if "wanted" in made.keywords else made.args[1:]
+        action = made.keywords.get("wanted", made.args[0] if made.args else None)
         for root in roots:
             found = Obj("Path", text_of(root).rstrip("/") + "/" + _STAR)
             self.names["_"] = self.names["File.Find.name"] = found
-            self.invoke(made.keywords.get("wanted", action), [], {})
+            self.invoke(action, [], {})
         return None
 
     def hook_local_sql(self, made: Invocation) -> Value:

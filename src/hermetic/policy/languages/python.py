@@ -22,7 +22,7 @@ _RISKY = re.compile(
 # Ways to call a function by a name that is computed.
 _DYNAMIC = re.compile(
     r"\b(eval|exec|compile|[gs]etattr|globals|locals|vars|__\w+__(?<!__name__)(?<!__main__)|modules|importlib|operator"
-    r"|inspect|gc|ctypes|types)\b|import __main__|@\w"
+    r"|inspect|gc|ctypes|types)\b|import __main__"
 )
 
 

@@ -16,6 +16,7 @@ from .expressions import Expressions, chooses
 from .values import UNKNOWN, Class, Instance, Name, Value, choices, element_of, is_endless, one_of
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_DECORATING = TABLE.words("decorators")
 _STAR = TABLE.words("star-imports")
 _WAITS = frozenset(TABLE.words("waits"))
 
@@ -88,7 +89,8 @@ class TextReader(Expressions):
         """A function or class, or what its decorators make of it."""
         for decorator in reversed(decorators):
             found = self.visit(decorator)
-            if found not in ("staticmethod", "classmethod", "property"):
+            name = found if isinstance(found, Name) else getattr(found, "call", "")
+            if not isinstance(name, str) or not name.startswith(_DECORATING):
                 value = one_of([value, self.invoke(found, [value], {})])
         return value
 

@@ -150,17 +150,19 @@ def _sources(call: Call) -> None:
     """Judge the program text a compiler is given: files of this text, those that it names or all
     that it finds by itself, or standard input.
     """
-    held = call.shell.files
+    files = call.shell.files
     named = [full for arg in call.args if (full := resolve(arg, call.shell)).endswith((*_SOURCES,))]
-    texts = [(held.get(full, ""), full.rpartition(".")[2]) for full in named or held]
-    texts += [(call.stdin or "", "c")] if "-" in call.args else []
-    for text, suffix in texts:
-        if (
-            text
-            and "." + suffix in _SOURCES
-            and (is_known(text) or not execute(call, text, "code"))
-        ):
-            judge_text(call, text, _SOURCES["." + suffix])
+    for full in named or list(files):
+        if text := files.pop(full, "") if full.endswith((*_SOURCES,)) else "":
+            _source(call, text, _SOURCES["." + full.rpartition(".")[2]])
+            files.setdefault(full, text)  # one that runs the tool again has ended there
+    if "-" in call.args and call.stdin:
+        _source(call, call.stdin, "c")
+
+
+def _source(call: Call, text: str, language: str) -> None:
+    if is_known(text) or not execute(call, text, "a program"):
+        judge_text(call, text, language)
 
 
 def _downloads(call: Call, row: Row) -> None:

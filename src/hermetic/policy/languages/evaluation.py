@@ -346,9 +346,9 @@ class Evaluation(Effects):
 
     def hand_over(self, callee: str, args: list[Value], keywords: dict[str, Value]) -> None:
         """Harmful functions among the arguments of a callee that may call them."""
-        self.handed.update(one for one in (*args, *keywords.values()) if isinstance(one, Name))
         if callee.rpartition(".")[2] in self.looks_only:
             return
+        self.handed.update(one for one in (*args, *keywords.values()) if isinstance(one, Name))
         row = self.table.find(callee)
         calls = row is not None and row.calls is not None  # it calls the first one itself
         placed = [] if calls else [(arg, args[at + 1 : at + 9]) for at, arg in enumerate(args)]

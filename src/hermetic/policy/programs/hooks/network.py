@@ -295,7 +295,10 @@ def judge_server(call: Call) -> None:
         return
     if not _HARMLESS.search(" ".join(call.args)) or call.row.serves:
         options = tuple(map(dashed, call.row.serves.split()))
-        check_served(call, served(call.args, options))
+        if call.name == "python:http.server":  # its operand is a port
+            check_served(call, call.options.value(*call.row.serves.split()) or ".")
+        else:
+            check_served(call, served(call.args, options))
 
 
 def served(args: list[str], options: tuple[str, ...]) -> str:

@@ -69,7 +69,7 @@ class Hooks(Evaluation):
             args = [made.owner.path, *args]
         path = text_of(args[0] if args else made.keywords.get("file", ""))
         given = args[1] if len(args) > 1 else made.keywords.get("mode", "r")
-        if made.name == "os.open":
+        if made.name == "os.open" or (isinstance(given, Name) and "O_" in given):
             given = "r" if isinstance(given, Name) and given.endswith("O_RDONLY") else "w"
         command = path[1:] if path.startswith("|") and self.language == "ruby" else ""
         return self._opened(path, given if isinstance(given, str) else "w", command)

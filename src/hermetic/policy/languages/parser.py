@@ -117,6 +117,7 @@ class Reader:
     # --- statements
     def statement(self) -> ast.expr:
         """One statement; a word or symbol that begins none is stepped over."""
+        self.skip_lines()
         if self.peek().text in DECLARES and self.sign(1) in _CLOSING:
             return self.destructures()
         if self.sign() in _EACH and (loop := self.each()) is not None:

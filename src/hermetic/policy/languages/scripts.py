@@ -110,7 +110,18 @@ class _ScriptReader(TextReader):
     def __init__(self, call: Call, language: str, depth: int, text: str) -> None:
         super().__init__(call, language, depth)
         self.names.update(dict.fromkeys(("ENV", "_ENV", "_SERVER"), ENVIRONMENT))
+        own, args = self.own_arguments()
+        self.names.update(ARGV=[*args], argv=[own, *args], arg=[own, *args])
         self.is_rewritten = language == "perl" and re.search(r"=~\s*(s|tr|y)\W", text) is not None
+
+    def own_arguments(self) -> tuple[str, list[Value]]:
+        """The script's name, empty for code in an option, and the arguments that it is given."""
+        row, options = self.call.row, self.call.options
+        if not row.language:  # it is run by its own name
+            return self.call.argv[0], [*self.call.args]
+        if options.values(*row.text.split()):
+            return "", [*options.operands]
+        return "".join(options.operands[:1]), [*options.operands[1:]]
 
     def judge_again(self, text: str) -> None:
         judge_code(self.call, text, self.language, depth=self.depth + 1)
@@ -133,6 +144,9 @@ class _ScriptReader(TextReader):
     def of_module(self, base: Name, attr: str) -> Value:
         if base in _GLOBALS:
             return self.names.get(attr, Name(attr))
+        if f"{base}.{attr}" == "process.argv":
+            own, args = self.own_arguments()
+            return ["/usr/bin/node", *([own] if own else []), *args]
         if f"{base}.{attr}" == "process.execPath":
             return "/usr/bin/node"
         if f"{base}.{attr}" in ("process.stdin", "io.stdin"):

@@ -188,7 +188,7 @@ _MANY = frozenset((*TABLE.words("vital"), "root", "PID", "TTY"))
 def _picks_few(call: Call, text: str) -> bool:
     """True for a pattern with a name that few processes have."""
     words = set(re.findall(r"[A-Za-z][\w-]+", text))
-    return bool(words) and words.isdisjoint((*_MANY, call.shell.user))
+    return words not in (set(), {call.shell.user}) and words.isdisjoint(_MANY)
 
 
 def judge_grep(call: Call) -> str | None:

@@ -50,6 +50,8 @@ async def look(*pieces: bytes, rows: int = 4, cols: int = 20) -> Shown:
         b"\x1b[9999999999999S",
         b"\x1b[?5c",
         b"\x1b[;n",
+        b"\xc2\x9b;n",
+        b"\x1b[1\x1b[2K",
         b"\x1b]0;title\x07",
         b"\x1b[",
         b"\x1b[12",

@@ -348,15 +348,13 @@ def _tolerant(method: Callable[..., None]) -> Callable[..., None]:
 LONGEST = 1 << 16  # bytes of a control that has not ended; a longer one is given up
 
 # Strings for other programs than a screen (DCS, SOS, PM, APC), sequences with a private mark other
-# than "?" or with intermediate bytes, and those that a byte ends which cannot belong to them. What
-# has not ended has a name. Every alternative takes the whole of what it has begun with, so that a
-# text is gone through once.
+# than "?" or with intermediate bytes, and those that a byte ends which cannot belong to them, as
+# ESC. What has not ended has a name. Every alternative takes the whole of what it has begun with,
+# so that a text is gone through once.
 _UNKNOWN = re.compile(
     rb"\x1b[PX^_](?:[^\x1b\x18\x1a]|\x1b(?!\\|\Z))*+(?:\x1b\\|[\x18\x1a]|(?P<string>\x1b?\Z))"
-    rb"|\x1b\[[<=>][0-?]*+[ -/]*+[@-~]"
-    rb"|\x1b\[[0-?]*+[ -/]++[@-~]"
-    rb"|\x1b\[[ -?]*+(?=[\x80-\xff])"
-    rb"|(?P<start>\x1b(?:\[[ -?]*+)?\Z)"
+    rb"|(?:\x1b\[|\xc2\x9b)(?:[<=>][0-?]*+[ -/]*+[@-~]|[0-?]*+[ -/]++[@-~]|[ -?]*+(?=[\x80-\xff\x1b]))"
+    rb"|(?P<start>(?:\x1b|(?:\x1b\[|\xc2\x9b)[ -?]*+)\Z)"
 )
 
 

@@ -105,6 +105,8 @@ CONTAINER = {
     "codemode-warm",
     "codemode-row",
     "codemode-shim",
+    "runtime-settled",
+    "runtime-open",
 }
 # Kind, the variables that scripts/engines/up sets for it, and its rows.
 PLACES = (

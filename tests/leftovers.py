@@ -120,6 +120,17 @@ def descendants() -> list[Seen]:
     return [seen for seen in found if seen.pid not in SERVERS]
 
 
+def await_janitors(seconds: float) -> None:
+    """Returns when no janitor below this process runs: with its service gone it could not look
+    whether an environment is.
+    """
+    deadline = time.monotonic() + seconds
+    while janitors := [seen for seen in descendants() if "hermetic-janitor" in seen.describe()]:
+        if (remaining := deadline - time.monotonic()) <= 0:
+            return
+        _wait_for_an_end(janitors, remaining)
+
+
 def descriptors() -> list[tuple[int, str]]:
     """Open descriptors with what they point at."""
     found = []

@@ -37,6 +37,7 @@ from tests.environments.plugins import install_jail
 from tests.environments.slurm_cluster import need_slurm
 from tests.environments.sshd import running, shared_options
 from tests.fleet.ray_cluster import SETTINGS, raylets
+from tests.leftovers import await_janitors
 from tests.programs import in_ci, need, need_root, need_variable
 from tests.sizes import is_full
 
@@ -171,7 +172,9 @@ def ray(setup: Setup) -> tuple[str, Options]:
     setup.python = installed("ray")
     for name, value in SETTINGS.items():
         setup.patch.setenv(name, value)
-    return "ray", {"address": setup.enter_context(raylets(setup.python)).address}
+    cluster = setup.enter_context(raylets(setup.python))
+    setup.callback(await_janitors, 120)
+    return "ray", {"address": cluster.address}
 
 
 # Images that lack Python, bash, the GNU C library, root, or a root directory that can be written

@@ -254,7 +254,8 @@ async def test_a_restarted_controller_costs_nothing(number: signal.Signals) -> N
             assert (await environment.run("echo on")).output == "on\n"
         finally:
             await asyncio.to_thread(mend)
-        assert (await running).output == "once\n"
+        result = await running
+        assert (result.output, result.ending) == ("once\n", hermetic.Exited(0))
         other = await hermetic.attach(environment.id)  # by a new step
         assert (await other.run("echo there")).output == "there\n"
         await other.close()

@@ -237,6 +237,16 @@ async def test_a_controller_that_does_not_answer_costs_no_running_command() -> N
             os.kill(controller, signal.SIGCONT)
 
 
+async def saved(job: str) -> None:
+    """Returns when the controller has written to disk that the job runs, as it does every few
+    seconds; one that is killed before that does not know it.
+    """
+    state = Path(need_variable("SLURM_STATE")) / "control/job_state"
+    before = state.stat().st_mtime_ns
+    slurm("scontrol", "update", f"jobid={job}", "admincomment=saved")
+    await until(lambda: state.stat().st_mtime_ns > before)
+
+
 @pytest.mark.full
 @pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -248,6 +258,7 @@ async def test_a_restarted_controller_costs_nothing(number: signal.Signals) -> N
             environment.run(f"echo once >>{counter}; sleep 6; cat {counter}; rm {counter}")
         )
         await environment.processes()
+        await saved(job)
         try:
             await asyncio.to_thread(end, "slurmctld", number)
             # without a controller: over the stream that there is

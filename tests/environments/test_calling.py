@@ -255,6 +255,25 @@ async def test_a_call_that_never_returns_counts_as_lost_and_is_let_go_of(
         assert sdk.cancelled.is_set()
 
 
+async def test_the_failure_of_a_call_that_nothing_waits_for_any_more_is_quiet() -> None:
+    begun, gone = threading.Event(), threading.Event()
+
+    def call(text: str) -> tuple[str, int]:
+        begun.set()
+        assert gone.wait(30)
+        raise ConnectionError("it was ended")
+
+    calls = calling_stream.BlockingCalls(call, lambda: None)
+    stream = calling_stream.CallStream(calls, "python3", "/relay", 1)
+    reading = asyncio.create_task(stream.read())
+    assert await asyncio.to_thread(begun.wait, 30)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    gone.set()
+    await calls.give_up(lambda: None)
+
+
 async def test_what_runs_in_a_place_that_is_gone_is_lost(sdk: Sdk) -> None:
     async with hermetic.open("here", login=False, task="cloudy") as env:
         running = asyncio.ensure_future(env.run("echo; sleep 600"))

@@ -108,12 +108,18 @@ class CallStream:
                 await self._calls.ask(script(self._python, SAY, self._relay, LEAVE))
         await asyncio.gather(*self._running, return_exceptions=True)
 
+    def _forget(self, call: asyncio.Future[bytes]) -> None:
+        """A call has ended. Its error, if any, is taken: nothing may wait for it any more."""
+        self._running.discard(call)
+        if not call.cancelled():
+            call.exception()
+
     async def _say(self, verb: str, data: bytes = b"") -> bytes:
         text = script(self._python, SAY, self._relay, verb, given=data)
         # shielded: the thread of a call that nothing waits for goes on
         call = asyncio.ensure_future(self._calls.ask(text))
         self._running.add(call)
-        call.add_done_callback(self._running.discard)
+        call.add_done_callback(self._forget)
         try:
             async with asyncio.timeout(CALL):
                 said = await asyncio.shield(call)

@@ -151,8 +151,8 @@ class ShellPool:
                 self.forget(standby)
                 traps.distrust(self.session, source)
                 return
-            traps.reported(self.session, source, standby, report.traps)
-            if source.changes == changes:
+            is_known = traps.reported(self.session, source, standby, report.traps)
+            if is_known and source.changes == changes:
                 source.known_traps = standby.known_traps = standby.unset_traps
                 if found is not None:
                     redefinitions.reported(found)

@@ -35,17 +35,23 @@ def status_at_end(shell: Shell, command: Command, report: Report) -> int | None:
     return report.status
 
 
-def reported(session: Session, source: Shell, standby: Shell, traps: dict[bytes, bytes]) -> None:
-    """Stores the traps of a forked shell. The standby sets them before its first command."""
+def reported(session: Session, source: Shell, standby: Shell, traps: dict[bytes, bytes]) -> bool:
+    """Stores the traps of a forked shell. The standby sets them before its first command.
+
+    False if the source is busy and has some that are held in an idle shell: its next fork reports
+    again.
+    """
     held = {name: traps.pop(name) for name in HELD_TRAPS[:-1] if name in traps}
     standby.unset_traps = traps
     if held:  # set by a text that did not show it
         standby.held_traps = {**source.held_traps, **held}
-        if source.command is None:
-            source.held_traps = standby.held_traps
-            source.send(
-                *short_order(0, session.resident.null, b"\\builtin trap - " + b" ".join(held), [])
-            )
+        if source.command is not None:
+            return False
+        source.held_traps = standby.held_traps
+        source.send(
+            *short_order(0, session.resident.null, b"\\builtin trap - " + b" ".join(held), [])
+        )
+    return True
 
 
 def is_distrusted(session: Session, shell: Shell) -> bool:

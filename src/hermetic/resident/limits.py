@@ -65,8 +65,7 @@ UNATTENDED = 86400.0  # seconds: lifetime with no client attached while somethin
 LOGIN = 30.0  # seconds: most for the user's profile when a session starts
 
 STANDBYS = 2  # shells: ready standbys kept of a session's shell
-# seconds: for a forked shell to report ready, which takes long where no processor is to spare;
-# then the session goes on without it
+# seconds: for a forked shell to report ready, on a busy machine too; then another one is forked
 FORK_READY = 2.0
 # seconds: for a fresh bash to load a session's state; then the session keeps its old bash
 SESSION_MOVE = 10.0

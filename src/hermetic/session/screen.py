@@ -291,10 +291,10 @@ def _make(rows: int, cols: int) -> tuple[Any, Any]:
                     self.buffer[number].update(line)
                 self.cursor_position(y + 1, x + 1)
 
-        def report_device_status(self, *numbers: int, **private: bool) -> None:
+        def report_device_status(self, mode: int = 0, *others: int, **private: bool) -> None:
             """The report has no reader."""
 
-        def report_device_attributes(self, *numbers: int, **private: bool) -> None:
+        def report_device_attributes(self, mode: int = 0, *others: int, **private: bool) -> None:
             """The report has no reader."""
 
     own = {"set_mode", "reset_mode", "report_device_status", "report_device_attributes"}

@@ -20,6 +20,7 @@ from tests.environments.ordinary_user import OrdinaryUser
 from tests.environments.sandboxes import sandbox
 from tests.programs import need_root, need_variable
 from tests.scenarios.living import begin
+from tests.tracing import held
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64", reason="there is no holder for this machine yet"
@@ -211,15 +212,14 @@ async def test_a_command_that_cannot_begin_for_want_of_the_holder_runs_once(
         pid = (await env.info()).pid
         shell = int((await env.run("echo $BASHPID")).output)
         await env.run("true")
-        os.kill(shell, signal.SIGSTOP)
-        running = asyncio.create_task(env.run(text, **options))
-        async with asyncio.timeout(30):
-            while not any(info.state == "running" for info in await env.processes()):  # noqa: ASYNC110 (it cannot tell)
-                await asyncio.sleep(0.01)
-        holder = holder_of(pid)
-        os.kill(holder, signal.SIGKILL)
-        await replaced_holder(pid, holder)
-        os.kill(shell, signal.SIGCONT)
+        with held(shell):
+            running = asyncio.create_task(env.run(text, **options))
+            async with asyncio.timeout(30):
+                while not any(info.state == "running" for info in await env.processes()):  # noqa: ASYNC110 (it cannot tell)
+                    await asyncio.sleep(0.01)
+            holder = holder_of(pid)
+            os.kill(holder, signal.SIGKILL)
+            await replaced_holder(pid, holder)
         result = await running
         assert result.ending == hermetic.Exited(0), result
         assert len((tmp_path / "begun").read_text().split()) == (text != "touch begun")

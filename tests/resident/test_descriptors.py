@@ -14,6 +14,7 @@ from hermetic.resident.processes.unnamed import in_memory, sealed
 from hermetic.resident.shells.shell import HELD_DESCRIPTORS, HeldDescriptors
 from hermetic.resident.wire.frames import REQUEST, pack_frame
 from tests.resident.running import Client, running
+from tests.tracing import held
 
 TURN = b'\\builtin eval "${__h[__h]-}"\n'
 
@@ -62,16 +63,18 @@ def test_the_numbers_of_an_unanswered_order_are_not_given_to_other_files() -> No
         path = descriptors_path(client)
         client.run("true")
         before = files_in_memory(path)
-        os.kill(shell, signal.SIGSTOP)
-        client.number += 1
-        client.stream.sendall(pack_frame(REQUEST, client.number, {"op": "state"}))
-        with resident.client() as other:
-            other.ask("info")  # by now the shell was asked
-        ordered = {
-            number: inode for number, inode in files_in_memory(path).items() if number not in before
-        }
-        assert len(ordered) == 2
-        os.kill(shell, signal.SIGKILL)
+        with held(shell):
+            client.number += 1
+            client.stream.sendall(pack_frame(REQUEST, client.number, {"op": "state"}))
+            with resident.client() as other:
+                other.ask("info")  # by now the shell was asked
+            ordered = {
+                number: inode
+                for number, inode in files_in_memory(path).items()
+                if number not in before
+            }
+            assert len(ordered) == 2
+            os.kill(shell, signal.SIGKILL)
         client.next_frame()
         for count in range(10):
             client.run(f"trap 'echo {count}' USR1; X={count}")

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -32,6 +31,7 @@ from tests.environments.sshd import running as sshd_running
 from tests.programs import need, need_variable
 from tests.scenarios.living import is_alive, with_argument
 from tests.sizes import scale
+from tests.tracing import TRACER, held
 
 TASK = "stalls"
 BOUND = OVERDUE + STALL + 2  # seconds from a call's own time to its answer, on a quiet machine
@@ -139,42 +139,14 @@ async def test_an_environment_that_is_stalled_is_ended_from_outside() -> None:
     assert os.listdir(runtime_root()) == []
 
 
-TRACER = """
-import ctypes, os, signal, sys, time
-PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
-libc = ctypes.CDLL(None, use_errno=True)
-for request in (PTRACE_SEIZE, PTRACE_INTERRUPT):
-    if libc.ptrace(request, int(sys.argv[1]), 0, 0):
-        sys.exit(os.strerror(ctypes.get_errno()))
-print("held", flush=True)
-time.sleep(600)
-"""
-
-
 async def test_rm_ends_a_traced_environment_and_says_what_it_did() -> None:
     env = await hermetic.open("local", task=TASK, login=False)
     pid = resident()
-    tracer = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        TRACER,
-        str(pid),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert tracer.stdout is not None
-    if await tracer.stdout.readline() != b"held\n":
-        await tracer.wait()
-        await env.close(remove=True)
-        pytest.skip("this user may not trace its own processes")
-    try:
+    with held(pid):
         done = await asyncio.to_thread(program, "rm", TASK)
         assert (done.returncode, done.stderr) == (0, b"")
         assert done.stdout.decode() == f"{TASK}: it was stalled; sent SIGKILL to process {pid}\n"
         assert not is_alive(pid)
-    finally:
-        tracer.kill()
-        await tracer.wait()
     await env.close()
     assert [name for name in os.listdir(runtime_root()) if name != "janitor"] == []
 

@@ -1,6 +1,7 @@
 """Frames on the host's side: packed at once, read from arbitrary pieces, validated."""
 
 from collections.abc import Mapping
+from io import BytesIO
 from typing import NamedTuple
 
 import msgspec
@@ -75,7 +76,10 @@ class FrameReader:
 
     def __init__(self) -> None:
         self._most = FIRST_FRAME
-        self._held = bytearray()
+        self._held = b""  # an incomplete prefix or header
+        self._header = b""  # of the frame whose body is incomplete
+        self._body = BytesIO()  # hands out its bytes without a copy
+        self._missing = 0  # bytes of that body
 
     def greeted(self) -> None:
         """Allows long frames from now on."""
@@ -86,38 +90,36 @@ class FrameReader:
 
         Raises FrameError, after which the stream is unusable.
         """
-        held = self._held
-        if not held and len(data) >= 6:
-            length, header_length = PREFIX.unpack_from(data)
-            # nearly always: just one frame
-            if length == len(data) - 4 and 2 + header_length <= length <= self._most:
-                return [_frame(data[6 : 6 + header_length], data[6 + header_length :])]
-        if not held:
-            frames, used = self._cut(data)
-            held += memoryview(data)[used:]
-            return frames
-        held += data
-        frames, used = self._cut(held)
-        if used:
-            del held[:used]
-        return frames
-
-    def _cut(self, data: bytes | bytearray) -> tuple[list[Frame], int]:
-        """Whole frames at the start of `data`, and how many bytes they take."""
+        if self._missing:
+            return self._feed_body(data)
+        data = self._held + data
         frames: list[Frame] = []
         at, size = 0, len(data)
-        with memoryview(data) as view:
-            while size - at >= 6:
-                length, header_length = PREFIX.unpack_from(view, at)
-                if not 2 + header_length <= length <= self._most:
-                    raise FrameError(f"a frame of {length} bytes with a header of {header_length}")
-                end = at + 4 + length
-                if end > size:
-                    break
-                split = at + 6 + header_length
-                frames.append(_frame(bytes(view[at + 6 : split]), bytes(view[split:end])))
-                at = end
-        return frames, at
+        while size - at >= 6:
+            length, header_length = PREFIX.unpack_from(data, at)
+            if not 2 + header_length <= length <= self._most:
+                raise FrameError(f"a frame of {length} bytes with a header of {header_length}")
+            split, end = at + 6 + header_length, at + 4 + length
+            if end > size:
+                if split <= size:
+                    self._header, self._missing = data[at + 6 : split], end - size
+                    self._body = BytesIO(bytes(end - split))
+                    self._body.write(memoryview(data)[split:])
+                    at = size
+                break
+            frames.append(_frame(data[at + 6 : split], data[split:end]))
+            at = end
+        self._held = data[at:]
+        return frames
+
+    def _feed_body(self, data: bytes) -> list[Frame]:
+        rest = data[self._missing :]
+        self._missing -= self._body.write(data[: self._missing])
+        if self._missing:
+            return []
+        frame = _frame(self._header, self._body.getvalue())
+        self._body = BytesIO()
+        return [frame, *self.feed(rest)] if rest else [frame]
 
 
 def _frame(header: bytes, body: bytes) -> Frame:

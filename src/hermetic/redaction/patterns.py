@@ -24,10 +24,12 @@ _NAME = (
     r"passw(?:or)?d|passphrase|pass|pwd|secret|client[_-]?secret|token|api[_-]?key|access[_-]?key(?:[_-]?id)?"
     r"|secret[_-]?key(?:[_-]?base)?"
     r"|private[_-]?key|signing[_-]?key|encryption[_-]?key|master[_-]?key|account[_-]?key|auth[_-]?key|service[_-]?key"
-    r"|consumer[_-]?key|credentials?|psk"
+    r"|consumer[_-]?key|credentials?|psk|passcode|pw"
 )
+_NAME_AT_END = re.compile(rf"(?:{_NAME})$")
 _ASSIGNED = re.compile(
-    rf"""(?P<name>{_NAME}) \\?["']? \]? [ \t]{{0,8}} (?:=>|:=|[:=])(?!=) [ \t]{{0,8}}
+    rf"""(?P<name>{_NAME}) \*{{0,2}} \\?["']? \]? [ \t]{{0,8}}
+    (?:=>|:=|[:=])(?!=) \*{{0,2}} [ \t]{{0,40}} (?:!![a-z]{{1,16}}[ \t]{{1,8}}|&[\w-]{{1,64}}[ \t]{{1,8}}){{0,2}}
     (?: \\" (?P<escaped>[^"\\\r\n]{{1,512}}+) \\"
       | " (?P<double>(?:[^"\\\r\n]|\\.){{1,512}}+) "
       | ' (?P<single>[^'\r\n]{{1,512}}+) '
@@ -40,12 +42,25 @@ _OPTION = re.compile(rf"--?(?P<name>{_NAME})[ \t]+(?P<bare>[^\s\-\"'`$<\[({{][^\
 _NOT_SECRET = re.compile(
     r"(?:next|page|continuation|sync|cancel(?:lation)?|public|max|num|cache)[_-]?$"
 )
+_SHORT_NAMES = frozenset({"pass", "pw"})  # mean other things too
+_BREAKS = re.compile(r"[. -]")
 # Whose password a name in small letters ends with.
 _PASS_OF = re.compile(
     r"(?:db|database|user|smtp|mail|admin|root|mysql|pg|postgres|redis|ftp|ssh|sudo|login|http|proxy|auth|ldap|mongo|rabbit"
     r"|api|app|service|svc|imap|wifi|vpn|key|cert)_$",
     re.IGNORECASE,
 )
+
+# Before `pass` as a field of YAML or JSON, and as a word or an option that `=` follows.
+_FIELD = re.compile(r"(?:^|[\n{,])[ \t]{0,200}(?:-[ \t]{1,8})?(?:\\?[\"'])?\Z")
+_WORD = re.compile(r"(?:^|[\s\"'{,;&?(])(?:--?)?\Z")
+_FIELD_ENDS = re.compile(r"\\?[\"'`]?[ \t]{0,200}(?:[,;}\]#\r\n]|\Z)")
+_LOGIN_FIELD = re.compile(
+    r"(?:user(?:_?name)?|login|account|host(?:name)?|e?mail)\\?[\"']?[ \t]{0,8}[:=]", re.IGNORECASE
+)
+_FAILED = re.compile(r"\b(?:fail(?:ed|ures?)?|skip(?:ped)?)\b", re.IGNORECASE)
+_LEAST_STRONG = 8  # characters
+_NEAR = 256  # characters around a password, within which its login is
 
 _VALUE = r"[A-Za-z0-9._~+/=|-]"
 _SAYS = r"\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?"
@@ -73,7 +88,9 @@ _CAPITALS = re.compile(
 )
 _MORE_NAMES = re.compile(r"(?:^|_)(?:DSN|WEBHOOK(?:_URL)?|BEARER|COOKIE)$", re.IGNORECASE)
 _NO_VALUE = re.compile(
-    r"^(?:true|false|yes|no|on|off|none|null|\d{1,4}|\$\{?\w+\}?|/\S*|~/\S*)$", re.IGNORECASE
+    r"^(?:true|false|yes|no|on|off|none|null|\d{1,4}|\$\{?\w+\}?|/\S*|~/\S*"
+    r"|(?:[!&]\S{1,64}[ \t]+){0,2}[|>][-+1-9]{0,2}(?:[ \t]+#.*)?)$",  # the head of a block of YAML
+    re.IGNORECASE,
 )
 
 # `machine HOST login NAME password VALUE`, on one line or several.
@@ -130,6 +147,12 @@ _ATTRIBUTES = re.compile(
     r"(?:'([^'\n]{1,512})'|\"([^\"\n]{1,512})\")",
     re.IGNORECASE,
 )
+# The same in YAML and JSON.
+_NAMED = re.compile(
+    r"""(?:^|[{,\s-])["']?(?:[Nn]ame|[Kk]ey)["']?[ ]?:[ \t]{0,8}["']?(?P<name>[A-Za-z][\w.-]{1,100})["']?
+    ,?\s{1,40}["']?[Vv]alue["']?[ ]?:[ \t]{0,8}(?:"([^"\n]{1,512})"|'([^'\n]{1,512})'|([^\s"'{}\[\],]{1,512}))""",
+    re.VERBOSE,
+)
 _LEAST_SALT = 32  # characters of a value with blanks that is no sentence
 _DEFINE = re.compile(  # in lower case
     r"define\s{0,8}\(\s{0,8}['\"]\w{0,100}(?:password|passwd|pass|secret|token|key|salt)['\"]\s{0,8},\s{0,8}"
@@ -148,6 +171,7 @@ class Candidate(NamedTuple):
 
     text: str
     match: re.Match[str]
+    start: int
     value: str
     weak: bool  # values that look like words or examples count too
 
@@ -177,7 +201,7 @@ class Pattern(NamedTuple):
             for match in inner:
                 start, end = match.span(match.lastindex or 0)
                 value = text[start:end].rstrip()
-                if self.accepts(Candidate(text, match, value, weak)):
+                if self.accepts(Candidate(text, match, start, value, weak)):
                     yield start, start + len(value)
 
 
@@ -199,21 +223,31 @@ def _assigned(found: Candidate) -> bool:
     if not is_literal(found.value, match["name"], quoted=match.lastgroup != "bare"):
         return False
     before = match.string[max(0, match.start() - 16) : match.start()]
-    return _NOT_SECRET.search(before) is None and _is_password(found.text, match.span("name"))
+    return _NOT_SECRET.search(before) is None and _is_password(found, match.span("name"))
 
 
-def _is_password(text: str, name: Span) -> bool:
-    """False for `pass` alone and for names of runs: first_pass.
+def _is_password(found: Candidate, name: Span) -> bool:
+    """False for `pass` where it counts or names runs: `PASS: test1`, first_pass.
 
-    DB_PASS and smtp_pass are passwords.
+    DB_PASS and smtp_pass are passwords, and so is the field `pass` beside a login or before a random value.
     """
-    start, end = name
-    if end - start != len("pass"):
+    text, (start, end) = found.text, name
+    if text[start:end].lower() not in _SHORT_NAMES:
         return True
-    before = text[max(0, start - 24) : start]
-    return before.endswith("_") and (
-        text[start:end] == "PASS" or _PASS_OF.search(before) is not None
-    )
+    before, after = text[max(0, start - _NEAR) : start], text[end : end + _NEAR]
+    if before.endswith("_"):
+        return text[start:end].isupper() or _PASS_OF.search(before) is not None
+    if "=" in text[end : found.start]:
+        stands_alone = _WORD.search(before) is not None
+    else:
+        is_field = not text[start:end].isupper() and _FIELD.search(before) is not None
+        stands_alone = (
+            is_field and _FIELD_ENDS.match(text, found.start + len(found.value)) is not None
+        )
+    if not stands_alone or _FAILED.search(before) or _FAILED.search(after):
+        return False
+    is_beside_login = _LOGIN_FIELD.search(before) or _LOGIN_FIELD.search(after)
+    return is_beside_login is not None or _is_strong(found.value)
 
 
 def _option_value(found: Candidate) -> bool:
@@ -238,9 +272,38 @@ def _url_password(found: Candidate) -> bool:
 
 def _variable(found: Candidate) -> bool:
     """True for any value of a variable with a credential's name, weak or not."""
-    name = found.match[1].replace("-", "_").replace(".", "_")
-    is_secret = is_credential(name) or _MORE_NAMES.search(name) is not None
-    return is_secret and not _NO_VALUE.match(found.value.strip())
+    return is_secret_name(found.match[1], weak=True) and not _NO_VALUE.match(found.value.strip())
+
+
+def is_secret_name(name: str, weak: bool) -> bool:
+    """True for the name of a field or variable that holds a secret."""
+    if weak:
+        variable = _BREAKS.sub("_", name)
+        return is_credential(variable) or _MORE_NAMES.search(variable) is not None
+    end = _NAME_AT_END.search(name.lower())
+    if end is None or _NOT_SECRET.search(name.lower()[: end.start()]):
+        return False
+    before = name[: end.start()]
+    return (
+        end[0] not in _SHORT_NAMES
+        or not before
+        or _PASS_OF.search(before) is not None
+        or (before.endswith("_") and name.isupper())
+    )
+
+
+def is_secret_value(value: str, name: str, weak: bool) -> bool:
+    """True for the value of such a field: any but a word of settings if weak, else a random one."""
+    value = value.strip("\"'")
+    if weak:
+        return not _NO_VALUE.match(value)
+    return is_literal(value, name, quoted=True)
+
+
+def _named(found: Candidate) -> bool:
+    """True for the value of a name that is a value itself: `name: DB_PASSWORD`, `value: VALUE`."""
+    name = found.match["name"]
+    return is_secret_name(name, found.weak) and is_secret_value(found.value, name, found.weak)
 
 
 def _file_password(found: Candidate) -> bool:
@@ -295,6 +358,12 @@ def _is_random(value: str) -> bool:
     return any(char.isalpha() for char in value) and any(char.isdigit() for char in value)
 
 
+def _is_strong(value: str) -> bool:
+    """True for a value that no test and no file is called."""
+    has_all = any(map(str.islower, value)) and any(map(str.isupper, value)) and _is_random(value)
+    return has_all and len(value) >= _LEAST_STRONG
+
+
 def _option(begin: str, end: str, option: str) -> Pattern:
     """A password among the arguments of a program, as `ps` and `set -x` show them."""
     before = rf"{begin}(?<!\w{begin}){end}[ \t](?:[^\n|;&]{{0,200}}?[ \t])?{option}"
@@ -345,6 +414,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("", _ASSIGNED, _assigned, lowered=True, contents=_PRINTED),
     Pattern("-", _OPTION, _option_value, lowered=True, contents=_PRINTED),
     Pattern("", _VARIABLE, _variable, contents=("environment",)),
+    Pattern("value", _NAMED, _named, contents=_PRINTED),
     Pattern("=", _CAPITALS, _random_value, contents=_PRINTED),
     # Files of well-known formats.
     Pattern("machine", _NETRC, _file_password),

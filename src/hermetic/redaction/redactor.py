@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from hermetic.redaction.blocks import find_blocks
 from hermetic.redaction.known_secrets import KnownSecret, ValueFinder
 from hermetic.redaction.patterns import PATTERNS, Content
 from hermetic.redaction.private_keys import find_key_lines, find_key_runs, find_private_keys
@@ -95,6 +96,9 @@ class Redactor:
         if len(lowered) != len(text):  # each character stays at its offset
             lowered = text.translate(_ASCII_LOWER)
         assigns = "=" in lowered or ":" in lowered
+        if assigns and content != "code":
+            for start, end in find_blocks(text, content == "environment"):
+                yield Secret(start, end, "***")
         for pattern in PATTERNS:
             if content in pattern.contents and (
                 pattern.sign in lowered if pattern.sign else assigns

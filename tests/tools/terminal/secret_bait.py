@@ -53,6 +53,60 @@ DEBUG session_id={h32} request_id={h8}-{h4}-{h4}-{h4}-{h12}
 ERROR password authentication failed for user "app"
 INFO Authorization: Bearer authentication is required
 """
+_TEST_RESULTS = """
+PASS: check-a1b2.sh
+PASS: testLogin2x
+pass: testV2Login
+fail: testV3Login
+pass: 12
+ok 1 - user: bob, second pass: step2bX
+# PASS:  12
+--- PASS: TestX2y (0.00s)
+"""
+_BLOCKS = """
+password: |
+  The password must have 12 characters
+  and one digit: see page2b.
+secret: >-
+  /run/secrets/db1
+token:
+  type: string2b
+  pattern: a1b2c3d4
+api_key:
+  - name2key
+password:
+next_1: 2
+secret:
+    $ref1
+token: |
+description: a1b2c3d4e5
+- password: |
+  user: bob1234x
+"""
+_POD = """
+env:
+- name: DB_PASSWORD
+  valueFrom:
+    secretKeyRef:
+      name: db-credentials-1
+      key: password
+- name: TOKEN_PATH
+  value: tokens-2b
+- name: API_KEY
+  value: $(KEY_2)
+"""
+_CLOUD_FORMATION = "MasterUserPassword: !Ref DbLogin1\nToken: !GetAtt Stack1.Out2\n"
+_QUESTIONS = """
+Password:
+  Welcome to host2b, bob
+if password:
+    step2b
+Enter passphrase for key:
+user: bob
+pass: -
+pass: ok
+second pass: run2b
+"""
 _MINIFIED = (
     'var e=t.token,n=r.password||"",o=function(t){return t.secret=e,t};a.key="{A10}";b.sort_key=c1;'
 )
@@ -198,6 +252,11 @@ BAIT: tuple[tuple[str, str], ...] = (
         "documentation",
         "the default login page asks for a password; by default login is off, password 1 is the first",
     ),
+    ("output of tools", _TEST_RESULTS),
+    ("settings", _BLOCKS),
+    ("settings", _POD),
+    ("settings", _CLOUD_FORMATION),
+    ("output of tools", _QUESTIONS),
     ("hashes", "{h64}\n{h64}\n{h64}\n{h64}\n"),
     ("base64", "{b64}\n{b64}\n{b64}\n{b40}==\n-----END CERTIFICATE-----"),
     ("settings", '{"auth": "required", "auth": "aHR0cHM6L", "auth": {"type": "basic"}}'),

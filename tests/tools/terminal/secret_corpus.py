@@ -195,6 +195,30 @@ CONTEXTS: tuple[tuple[str, str, str, Content], ...] = (
     ("cookies", "Cookie: theme=dark; sid={secret}; lang=en", "{A32}1", "output"),
     ("cookies", "curl -b 'session={secret}' https://x", "{A32}1", "code"),
     ("cookies", ".x.internal\tTRUE\t/\tTRUE\t0\tsid\t{secret}", "{A24}", "output"),
+    ("name=value", "user: bob\npass: {secret}\nport: 22", "{L9}4a", "output"),
+    ("name=value", "  pass: '{secret}'", "a{d1}B{A8}1x", "output"),
+    ("name=value", "connect host=db, login=bob pass={secret}", "{L9}4a", "output"),
+    ("name=value", "ncat --pass={secret} db", "a{d1}B{A8}", "output"),
+    ("name=value", "password: !!str {secret}", "{A12}9a", "output"),
+    ("name=value", "db_password: &db {secret}", "{A12}9a", "output"),
+    ("name=value", "Password:{blanks}{secret}", "{A12}9a", "output"),
+    ("name=value", "**Password:** {secret}", "{A12}9a", "output"),
+    ("name=value", "passcode: {secret}", "{A12}9a", "output"),
+    ("JSON", '{{"user":"bob","pass":"{secret}"}}', "{L9}4a", "output"),
+    ("JSON", '{{"user":"bob","pass":"{secret}"}}', "{L9}4a", "environment"),
+    ("JSON", '{{"name": "DB_PASSWORD", "value": "{secret}"}}', "{A12}9", "output"),
+    ("JSON", '{{\n  "Key": "apiKey",\n  "Value": "{secret}"\n}}', "{A12}9", "output"),
+    ("YAML blocks", "password: |\n  {secret}\nport: 1", "{p14}a1", "output"),
+    ("YAML blocks", "db:\n  - password: >-\n      {secret}\n    port: 1", "{A12}9a", "output"),
+    ("YAML blocks", "'api_key': |2+ # of bob\n\n   {secret}", "{A30}9a", "output"),
+    ("YAML blocks", "  TOKEN: !!str |\n\t  {secret}\n\t  second", "{A30}9a", "environment"),
+    ("YAML blocks", "password: |-\n  {secret}\nuser: bob", "correct{L4} horse", "environment"),
+    ("YAML blocks", "password:\n  {secret}\nuser: bob", "{A12}9a", "output"),
+    ("YAML blocks", "Your token:\r\n\r\n    {secret}\r\n\r\n", "{A30}9a", "output"),
+    ("YAML blocks", "- name: DB_PASSWORD\n  value: {secret}", "{A12}9a", "output"),
+    ("YAML blocks", "env:\n- name: DB_PASS\n  value: {secret}", "correct{L9}", "environment"),
+    ("YAML blocks", 'password = """\n{secret}\n"""\nport = 1', "{A12}9a", "output"),
+    ("YAML blocks", "secret = '''{secret}'''", "{p14}9a", "output"),
     # Nothing but the value tells these: only known values can be hidden there.
     ("no sign at all", "the password is {secret}", "{L9}", "output"),
     ("no sign at all", "{secret}", "{b40}", "output"),
@@ -252,7 +276,8 @@ def secrets(repeats: int = 3) -> Iterator[Case]:
         yield Case("vendor's token", place.format(secret=secret), secret, content)
     for (kind, place, template, content), seed in itertools.product(CONTEXTS, range(repeats * 4)):
         secret = fill(template, seed)
-        yield Case(kind, place.format(secret=secret), secret, content)
+        text = place.format(secret=secret, blanks=" " * 20)
+        yield Case(kind, text, secret, content)
     for place, template, seed in itertools.product(
         KNOWN, ("{p12}a1", "{A40}", 'q"{A9}\\{A4}', "{L9}"), range(repeats)
     ):

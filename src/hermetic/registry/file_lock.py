@@ -87,9 +87,7 @@ async def wait_until_unused(directory: Path) -> None:
     except FileNotFoundError:
         return
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        await wait_for_lock(fd)
+        await acquire(fd)
     finally:
         os.close(fd)
 
@@ -99,10 +97,7 @@ async def _locked(path: Path) -> int:
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                await wait_for_lock(fd)
+            await acquire(fd)
             # The previous holder may have removed the file; then this lock is of a file that no
             # other process finds.
             if _is_same_file(fd, path):
@@ -113,7 +108,15 @@ async def _locked(path: Path) -> int:
         os.close(fd)
 
 
-async def wait_for_lock(fd: int) -> None:
+async def acquire(fd: int) -> None:
+    """Locks a descriptor; returns when no other process holds a lock on its file."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        await _wait_for_lock(fd)
+
+
+async def _wait_for_lock(fd: int) -> None:
     """Waits in a thread, on a descriptor of its own that a cancelled waiter leaves to it.
 
     The thread is not one of asyncio's pool: waiters would occupy those, and the holder of the lock

@@ -8,7 +8,6 @@ leftovers stay until `hermetic gc`.
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
 import socket
@@ -18,7 +17,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hermetic.registry.file_lock import wait_for_lock
+from hermetic.registry.file_lock import acquire
 from hermetic.registry.host_process import DETACHED, end, ended, spawn
 from hermetic.registry.records import Records
 
@@ -215,10 +214,7 @@ async def _lock(root: str) -> AsyncIterator[int]:
     """
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            await wait_for_lock(fd)
+        await acquire(fd)
         yield fd
     finally:
         os.close(fd)

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 import hermetic
-from hermetic.environments.containers.arguments import runtime_label
-from hermetic.registry.records import runtime_root
+from hermetic.registry.records import runtime_root, tag_of
 from tests.programs import need, need_variable
 
 ENGINES = ("docker", "podman")
@@ -39,12 +38,12 @@ def ask(kind: str, words: Sequence[str]) -> str:
 
 def ours(kind: str) -> list[str]:
     """Names of the containers that this run of the tests has made and not taken away."""
-    return containers(kind, f"hermetic.runtime={runtime_label(runtime_root())}")
+    return containers(kind, f"hermetic.runtime={tag_of(runtime_root())}")
 
 
 def starting(kind: str) -> list[str]:
     """Command lines of the clients that are making containers for this run of the tests."""
-    label, found = f"hermetic.runtime={runtime_label(runtime_root())}", []
+    label, found = f"hermetic.runtime={tag_of(runtime_root())}", []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = path.read_bytes().decode(errors="replace").split("\0")

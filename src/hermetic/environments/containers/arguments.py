@@ -22,6 +22,7 @@ from hermetic.environments.containers.options import (
 )
 from hermetic.environments.profile import ProfileMounts, data_directory, name_of, resolve_mounts
 from hermetic.environments.runtime.choice import Mount
+from hermetic.registry.records import tag_of
 
 MIB = 1 << 20
 # Capabilities of root inside, for installing packages. A user of a container with host mounts has
@@ -212,7 +213,7 @@ class ContainerPlan:
         labels = {
             LABEL: "1",
             f"{LABEL}.id": self.id,
-            f"{LABEL}.runtime": runtime_label(Path(self.directory).parent),
+            f"{LABEL}.runtime": tag_of(Path(self.directory).parent),
             f"{LABEL}.user": str(os.geteuid()),
             f"{LABEL}.spec": spec_hash(self.options),
             f"{LABEL}.profile": name_of(self.options.profile),
@@ -272,11 +273,6 @@ class ContainerPlan:
             yield from ("--storage-opt", f"size={options.disk_bytes}")
         if options.network is not True:
             yield from ("--network", options.network or "none")
-
-
-def runtime_label(root: Path) -> str:
-    """The label value of all containers of one runtime directory."""
-    return hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
 
 
 def reaches_host(options: ContainerOptions) -> bool:

@@ -15,9 +15,10 @@ import msgspec
 
 from hermetic.contract.environment import Abandoned
 from hermetic.contract.errors import EnvironmentUnavailable, NotInstalled, Unreachable
-from hermetic.environments.containers.arguments import LABEL, runtime_label
+from hermetic.environments.containers.arguments import LABEL
 from hermetic.environments.starting import run_program
 from hermetic.registry.host_process import end, is_scarce, spawn
+from hermetic.registry.records import tag_of
 
 ANSWER_SECONDS = 12.0  # for a quick request
 REMOVAL_SECONDS = 25.0
@@ -326,7 +327,7 @@ NAME = "hermetic-"  # a container's name is this, its environment's id, and some
 
 async def remove_abandoned(client: EngineClient, root: str, abandoned: Abandoned) -> list[str]:
     """Removes the containers made for a runtime directory that no record knows; their names."""
-    wanted = f"label={LABEL}.runtime={runtime_label(Path(root))}"
+    wanted = f"label={LABEL}.runtime={tag_of(root)}"
     answer = await client.run(
         "ps", "--all", "--no-trunc", "--filter", wanted, "--format", "{{.Names}}"
     )

@@ -5,13 +5,13 @@ import contextlib
 import os
 import socket
 import stat
-import struct
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.environments.options import OptionsBackend
 from hermetic.registry.host_process import is_alive
+from hermetic.registry.peers import peer_of
 
 
 async def connect(path: str) -> socket.socket:
@@ -124,8 +124,7 @@ def peer_pid(stream: socket.socket) -> int:
     """
     if not stream.getpeername():
         return 0  # one end of a pair, carried by a program of ours
-    pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return int(pid)
+    return peer_of(stream).pid
 
 
 def _sockets(directory: Path) -> Iterator[str]:

@@ -8,7 +8,7 @@ ended pod is its object, which `hermetic gc` deletes from any machine that has t
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,6 @@ import msgspec
 from hermetic.contract.environment import (
     Abandoned,
     EnvironmentRecord,
-    Isolation,
     NewEnvironment,
     ResidentConfig,
     Started,
@@ -38,7 +37,6 @@ from hermetic.environments.pods.api import ApiFailure, config_path, connected
 from hermetic.environments.pods.manifest import KubernetesOptions, check
 from hermetic.environments.pods.pod import Pod
 from hermetic.environments.pods.sandbox import PodApi
-from hermetic.environments.profile import credential_notes
 from hermetic.registry.records import runtime_root, tag_of
 
 HOME = "/tmp"  # where the user has none that it can write
@@ -67,37 +65,21 @@ class Kubernetes(CloudBackend):
     def __str__(self) -> str:
         return "a pod"
 
-    @property
-    def isolation(self) -> Isolation:
+    def isolation_notes(self) -> Iterator[str]:
         """A container on another machine; whether a NetworkPolicy is enforced is not seen."""
         chosen = self.chosen
-        notes = []
         if chosen.claim is not None:
-            notes.append(f"the template of {chosen.claim} says what isolates the pod; not checked")
+            yield f"the template of {chosen.claim} says what isolates the pod; not checked"
         elif chosen.runtime_class is None:
-            notes.append(
-                "a pod shares the kernel of its node; runtime_class names a sandboxed runtime"
-            )
+            yield "a pod shares the kernel of its node; runtime_class names a sandboxed runtime"
         if chosen.network:
-            notes.append(
-                "the network is on: what the pods of the cluster can reach, a command can reach"
-            )
+            yield "the network is on: what the pods of the cluster can reach, a command can reach"
         else:
-            notes.append(
-                "the network is off by a NetworkPolicy; whether the cluster enforces it is not checked"
-            )
+            yield "the network is off by a NetworkPolicy; whether the cluster enforces it is not checked"
         if chosen.pod:
-            notes.append(f"pod may have changed all of this: {', '.join(sorted(chosen.pod))}")
-        notes += [f"{path} is a volume: what is written there stays" for path in chosen.volumes]
-        return Isolation(
-            kind=self.kind,
-            separate_files=True,
-            separate_processes=True,
-            separate_user=True,
-            separate_network=not chosen.network,
-            shared_paths=tuple(chosen.sync),
-            notes=(*notes, *credential_notes(chosen.credential_files)),
-        )
+            yield f"pod may have changed all of this: {', '.join(sorted(chosen.pod))}"
+        for path in chosen.volumes:
+            yield f"{path} is a volume: what is written there stays"
 
     @classmethod
     def lacking(cls) -> str:
@@ -156,8 +138,10 @@ class Kubernetes(CloudBackend):
         try:
             return await super().reach(record)
         except Unreachable as error:
-            if why := await self._why_lost(record):
-                raise ConnectionRefusedError(f"{record.place['name']} is gone: {why}") from error
+            with contextlib.suppress(ExecutionError):  # what may live is not known
+                if why := await self._why_lost(record):
+                    name = record.place["name"]
+                    raise ConnectionRefusedError(f"{name} is gone: {why}") from error
             raise
 
     async def found_to_end(self, api: Any, record: EnvironmentRecord) -> Pod:
@@ -167,20 +151,15 @@ class Kubernetes(CloudBackend):
 
     async def is_gone(self, record: EnvironmentRecord) -> bool:
         """Whether the pod has ended, or its node is lost. Raises Unreachable."""
-        try:
-            async with self._mapped(record.id), self.service() as api:
-                return bool(await (await api.find(record.place["sandbox"])).why_lost())
-        except Gone:
-            return True
+        return bool(await self._why_lost(record))
 
     async def _why_lost(self, record: EnvironmentRecord) -> str:
+        """Why the pod does not run any more; empty where it may. Raises Unreachable."""
         try:
             async with self._mapped(record.id), self.service() as api:
                 return await (await api.find(record.place["sandbox"])).why_lost()
         except Gone as error:
             return str(error)
-        except ExecutionError:
-            return ""
 
     @classmethod
     async def collect(cls, root: str, abandoned: Abandoned) -> list[str]:

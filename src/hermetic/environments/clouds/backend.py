@@ -8,6 +8,7 @@ import asyncio
 import importlib.metadata
 import importlib.util
 import os
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, ClassVar
 
@@ -94,13 +95,6 @@ class CloudBackend(HostedBackend):
     @property
     def isolation(self) -> Isolation:
         """Another machine; the vendor's isolation is not checked."""
-        notes = [
-            f"{self.vendor} runs the commands and can read their files; its isolation is not checked"
-        ]
-        if self.chosen.network:
-            notes.append(
-                f"the network is on: what a sandbox of {self.vendor} can reach, a command can reach"
-            )
         return Isolation(
             kind=self.kind,
             separate_files=True,
@@ -108,8 +102,14 @@ class CloudBackend(HostedBackend):
             separate_user=True,
             separate_network=not self.chosen.network,
             shared_paths=tuple(self.chosen.sync),
-            notes=(*notes, *credential_notes(self.chosen.credential_files)),
+            notes=(*self.isolation_notes(), *credential_notes(self.chosen.credential_files)),
         )
+
+    def isolation_notes(self) -> Iterator[str]:
+        """What commands share with others there, and what is not checked."""
+        yield f"{self.vendor} runs the commands and can read their files; its isolation is not checked"
+        if self.chosen.network:
+            yield f"the network is on: what a sandbox of {self.vendor} can reach, a command can reach"
 
     @classmethod
     def no_package(cls) -> NotInstalled | None:

@@ -141,13 +141,16 @@ class ModalApi:
             "idle_timeout": math.ceil(options.idle) or None,
             **options.create_arguments,
         }
+
+        async def create(name: str) -> ModalSandbox:
+            image = self._image(name)
+            sandbox = await self._sdk.Sandbox.create.aio(*words, image=image, **arguments)
+            return ModalSandbox(self._sdk, sandbox)
+
         snapshot = Snapshots().of(new.kept_for) if new.kept_for else None
         if snapshot is not None:
             try:
-                image = self._image(snapshot)
-                return ModalSandbox(
-                    self._sdk, await self._sdk.Sandbox.create.aio(*words, image=image, **arguments)
-                )
+                return await create(snapshot)
             except self._sdk.exception.NotFoundError as error:
                 log.warning(
                     "the files kept in %s are lost, so %s begins anew: %s",
@@ -155,10 +158,7 @@ class ModalApi:
                     new.name,
                     error,
                 )
-        image = self._image(options.image)
-        return ModalSandbox(
-            self._sdk, await self._sdk.Sandbox.create.aio(*words, image=image, **arguments)
-        )
+        return await create(options.image)
 
     async def find(self, id: str) -> "ModalSandbox":
         """The running sandbox with this id."""

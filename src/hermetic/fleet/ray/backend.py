@@ -24,7 +24,7 @@ from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, Unreac
 from hermetic.contract.limits import CALLED_START, CONNECT, LEASE, SILENCE, UNATTENDED
 from hermetic.environments import catalog
 from hermetic.environments.checkup import missing
-from hermetic.environments.options import Lease, Seconds, new_resident_id, read_options
+from hermetic.environments.options import Lease, OptionsBackend, Seconds, new_resident_id
 from hermetic.fleet.fleet import Fleet
 from hermetic.fleet.ray.cluster import Cluster, Node, no_package
 from hermetic.fleet.ray.host import HostState
@@ -51,11 +51,12 @@ class RayOptions(msgspec.Struct, frozen=True, kw_only=True):
     setup: str | None = None  # run once in the new environment's own shell
 
 
-class RayBackend:
+class RayBackend(OptionsBackend):
     """Commands run in an environment of another kind, on a node of a Ray cluster."""
 
     kind = "ray"
     option_shape = RayOptions
+    chosen: RayOptions
     identity = ("inside", "options", "address", "namespace")
     variables = ("RAY_",)
     leaves_files = True
@@ -63,7 +64,7 @@ class RayBackend:
     answers_within = 20.0
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self.chosen = read_options(self.kind, RayOptions, options)
+        super().__init__(options)
         if self.chosen.inside == self.kind:
             raise ConfigError("ray cannot run inside ray; name another kind", setting="inside")
         self._inner = catalog.find(self.chosen.inside)(self._inner_options())
@@ -77,11 +78,6 @@ class RayBackend:
         if chosen.env:
             common["env"] = chosen.env
         return {**common, **chosen.options}
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """All options, defaults filled in."""
-        return msgspec.structs.asdict(self.chosen)
 
     @property
     def isolation(self) -> Isolation:

@@ -199,23 +199,20 @@ class BaseEnvironment:
                     line, code = INTERRUPTED, 130
                     break
                 if time.monotonic() >= deadline:
-                    line, code = f"[Command timed out after {timeout:g}s]", 124
+                    line, code = late(timeout), 124
                     break
                 caller.beat()
             if not line:
                 code = proc.wait(max(ENDING_SECONDS, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            line, code = f"[Command timed out after {timeout:g}s]", 124
+            line, code = late(timeout), 124
         finally:
             if proc.poll() is None:
                 self._kill_process(proc)
                 drain.is_done.wait(ENDING_SECONDS)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     proc.wait(ENDING_SECONDS)
-        output = drain.text
-        if line:
-            output = f"{output}\n{line}" if output else line
-        return {"output": output, "returncode": code}
+        return {"output": with_line(drain.text, line), "returncode": code}
 
     def _take_cwd(self, result: Fields, mark: str) -> None:
         """Takes the report of the directory out of the output."""
@@ -224,6 +221,16 @@ class BaseEnvironment:
         if found and end and len(path) <= LONGEST_PATH:
             result["output"] = before
             self.cwd = path.strip() or self.cwd
+
+
+def late(seconds: float) -> str:
+    """The last line of a command that was ended because its time was over."""
+    return f"[Command timed out after {seconds:g}s]"
+
+
+def with_line(output: str, line: str) -> str:
+    """The output of a command with a line behind it that says why it was ended, if there is one."""
+    return f"{output}\n{line}" if output and line else output or line
 
 
 def quote_directory(path: str) -> str:

@@ -22,7 +22,7 @@ from hermetic.contract.variables import fault_of
 from hermetic.environments.containers.scratch import scratch_base
 from hermetic.environments.containers.start import missing_limit
 from hermetic.fleet.opening import open_environment
-from hermetic.hermes.base import INTERRUPTED, BaseEnvironment, quote_directory
+from hermetic.hermes.base import INTERRUPTED, BaseEnvironment, late, quote_directory, with_line
 from hermetic.hermes.containers import find_docker
 from hermetic.hermes.handles import KEPT, LOOK, ProcessHandle
 from hermetic.hermes.host import profile
@@ -129,14 +129,13 @@ class HermeticEnvironment(BaseEnvironment):
     def _shown(self, result: Result) -> Fields:
         ending, line = result.ending, ""
         if isinstance(ending, TimedOut):
-            line = f"[Command timed out after {ending.after:g}s]"
+            line = late(ending.after)
         elif isinstance(ending, Cancelled):
             line = INTERRUPTED
         elif isinstance(ending, Lost):
             line = f"[{ending}]"
-        output = f"{result.output}\n{line}" if line and result.output else line or result.output
         return {
-            "output": output,
+            "output": with_line(result.output, line),
             "returncode": -1 if result.exit_code is None else result.exit_code,
         }
 

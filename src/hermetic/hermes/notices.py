@@ -107,23 +107,13 @@ class Shadows:
             pid_scope="sandbox",  # it is never found again by its number alone
             watch_patterns=list(asked.get("watch_patterns") or ()),
         )
-        route = {name: get_session_env(f"HERMES_SESSION_{name.upper()}", "") for name in ROUTE}
-        for name, value in route.items():
-            setattr(session, f"watcher_{name}", value)
+        route = routed(session, get_session_env)
         with process_registry._lock:
             process_registry._running[id] = session
         self._known[id] = session
         if asked.get("notify_on_complete") and route["platform"]:
-            session.watcher_interval = WATCHER_SECONDS
-            process_registry.pending_watchers.append(
-                {
-                    "session_id": id,
-                    "check_interval": WATCHER_SECONDS,
-                    "session_key": session.session_key,
-                    "notify_on_complete": True,
-                    **route,
-                }
-            )
+            watcher = watched(session, WATCHER_SECONDS, route, notifies=True)
+            process_registry.pending_watchers.append(watcher)
         host.follow(task, id, lambda code, output: self._ended(id, code, output))
 
     def _ended(self, id: str, code: int | None, output: str) -> None:
@@ -138,6 +128,28 @@ class Shadows:
         process_registry._move_to_finished(session)
 
 
+def routed(session: Any, variable: Callable[[str, str], str]) -> dict[str, str]:
+    """The conversation that a process was started in, by the gateway's variables; its record gets
+    it too.
+    """
+    route = {name: variable(f"HERMES_SESSION_{name.upper()}", "") for name in ROUTE}
+    for name, value in route.items():
+        setattr(session, f"watcher_{name}", value)
+    return route
+
+
+def watched(session: Any, interval: int, route: dict[str, str], *, notifies: bool) -> Fields:
+    """A watcher of a process, for the gateway."""
+    session.watcher_interval = interval
+    return {
+        "session_id": session.id,
+        "check_interval": interval,
+        "session_key": session.session_key,
+        "notify_on_complete": notifies,
+        **route,
+    }
+
+
 def _is_recorded(session_id: str) -> bool:
     from tools.process_registry import process_registry
 
@@ -148,20 +160,17 @@ def _queue(notice: Notice) -> None:
     """Puts a notice into the queue that Hermes' front ends drain."""
     from tools.process_registry import process_registry
 
-    if notice.kind not in KINDS:
-        return
-    session = process_registry.get(notice.session_id)
-    process_registry.completion_queue.put(
-        event_of(notice, "" if session is None else session.session_key)
-    )
+    if notice.kind in KINDS:
+        session = process_registry.get(notice.session_id)
+        process_registry.completion_queue.put(event_of(notice, session))
 
 
-def event_of(notice: Notice, session_key: str) -> Fields:
-    """A notice as Hermes' completion queue holds it."""
+def event_of(notice: Notice, session: Any | None) -> Fields:
+    """A notice as Hermes' completion queue holds it; `session` is the record of its process."""
     return {
         "type": KINDS[notice.kind],
         "session_id": notice.session_id,
-        "session_key": session_key,
+        "session_key": "" if session is None else session.session_key,
         "command": notice.command,
         "exit_code": notice.exit_code,
         "output": notice.output,

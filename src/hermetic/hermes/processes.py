@@ -388,12 +388,11 @@ class ProcessRegistry:
 
     def _noticed(self, notice: Notice) -> None:
         """Queues a notice of the toolbox as an event."""
-        if notice.kind not in KINDS:
-            return
-        session = self._sessions.get(notice.session_id)
         if notice.kind == "matched":
             self._matched.add(notice.session_id)
-        self.completion_queue.put(event_of(notice, session.session_key if session else ""))
+        if notice.kind in KINDS:
+            session = self._sessions.get(notice.session_id)
+            self.completion_queue.put(event_of(notice, session))
 
     # -- recovery
     def recover_from_checkpoint(self) -> int:

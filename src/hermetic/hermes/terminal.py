@@ -14,12 +14,11 @@ from hermetic.contract.errors import ConfigError, ExecutionError
 from hermetic.contract.limits import CHECK_INTERVAL
 from hermetic.contract.tool import DEFAULT_TASK, Fields
 from hermetic.environments import catalog
-from hermetic.hermes.notices import ROUTE, WATCHER_SECONDS
+from hermetic.hermes.base import INTERRUPTED, late, with_line
+from hermetic.hermes.notices import WATCHER_SECONDS, routed, watched
 from hermetic.hermes.process_session import ProcessSession
 from hermetic.hermes.processes import process_registry
 from hermetic.hermes.shared import ApprovalCallback, PasswordCallback, shared
-
-INTERRUPTED = "[Command interrupted]"
 
 _log = logging.getLogger("hermetic.hermes")
 
@@ -96,33 +95,23 @@ def with_last_line(answer: Fields, timeout: float | None) -> Fields:
         line = INTERRUPTED
     elif answer.get("ending") == "timed_out":
         terminal = shared.host().settings.terminal
-        line = f"[Command timed out after {min(timeout or terminal.timeout, terminal.longest_timeout):g}s]"
+        line = late(min(timeout or terminal.timeout, terminal.longest_timeout))
     else:
         return answer
-    output = answer.get("output", "")
-    return {**answer, "output": f"{output}\n{line}" if output else line}
+    return {**answer, "output": with_line(answer.get("output", ""), line)}
 
 
 def _watched(session: ProcessSession, interval: int) -> Fields:
     """Queues a watcher for the gateway, where one is wanted; fields of the answer on it."""
-    route = {name: os.environ.get(f"HERMES_SESSION_{name.upper()}", "") for name in ROUTE}
-    for name, value in route.items():
-        setattr(session, f"watcher_{name}", value)
+    route, notifies = routed(session, os.environ.get), session.notify_on_complete
     if interval:
-        session.watcher_interval = max(interval, int(CHECK_INTERVAL))
-    elif session.notify_on_complete and route["platform"]:
-        session.watcher_interval = WATCHER_SECONDS
+        seconds = max(interval, int(CHECK_INTERVAL))
+    elif notifies and route["platform"]:
+        seconds = WATCHER_SECONDS
     else:
         return {}
-    process_registry.pending_watchers.append(
-        {
-            "session_id": session.id,
-            "check_interval": session.watcher_interval,
-            "session_key": session.session_key,
-            "notify_on_complete": session.notify_on_complete,
-            **route,
-        }
-    )
+    watcher = watched(session, seconds, route, notifies=notifies)
+    process_registry.pending_watchers.append(watcher)
     if not interval or interval >= CHECK_INTERVAL:
         return {}
     return {"check_interval_note": f"raised to {CHECK_INTERVAL:g} s, the shortest there is"}

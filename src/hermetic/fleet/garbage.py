@@ -42,10 +42,10 @@ async def collect(
     problems = [] if problems is None else problems
     removed = [one async for one in _environments(records, ids, problems)]
     if ids:
-        return [*removed, *[one async for one in _orphans(records, ids, problems)]]
+        return [*removed, *[one async for one in _elsewhere(records, ids, problems)]]
     for leftovers in (
         _directories,
-        partial(_containers, problems=problems),
+        partial(_elsewhere, ids=(), problems=problems),
         _spools,
         _locks,
         _runtimes,
@@ -140,43 +140,30 @@ async def _directories(records: Records) -> AsyncIterator[Removed]:
         yield Removed(what="lock", name=JANITOR)
 
 
-async def _containers(records: Records, problems: list[str]) -> AsyncIterator[Removed]:
-    """Containers and sandboxes without a record, found by each kind."""
+async def _elsewhere(
+    records: Records, ids: Sequence[str], problems: list[str]
+) -> AsyncIterator[Removed]:
+    """Containers and sandboxes without a record, found by each kind; with `ids` only what openers of
+    these that were killed have created elsewhere.
+    """
+
+    @asynccontextmanager
+    async def abandoned(id: str) -> AsyncIterator[bool]:
+        async with _abandoned(records, id) as it_is:
+            yield it_is and (not ids or id in ids)
+
     for kind in catalog.kinds():
         may_be_billed = False
         try:
             backend = catalog.find(kind)
             may_be_billed = getattr(backend, "orphans", False)
             collect_kind = getattr(backend, "collect", None)
-            if collect_kind is not None:
-                for name in await collect_kind(
-                    str(records.root), lambda id: _abandoned(records, id)
-                ):
+            if collect_kind is not None and (may_be_billed or not ids):
+                for name in await collect_kind(str(records.root), abandoned):
                     yield Removed(what="place", name=name)
         except (OSError, EnvironmentUnavailable, ConfigError) as error:
             if may_be_billed:
                 problems.append(str(error))  # without an engine there are no containers
-
-
-async def _orphans(
-    records: Records, ids: Sequence[str], problems: list[str]
-) -> AsyncIterator[Removed]:
-    """What openers of these ids that were killed have created elsewhere, found by the kinds that
-    leave such.
-    """
-
-    @asynccontextmanager
-    async def abandoned(id: str) -> AsyncIterator[bool]:
-        async with _abandoned(records, id) as it_is:
-            yield it_is and id in ids
-
-    for backend in map(catalog.find, catalog.KINDS):
-        if getattr(backend, "orphans", False):
-            try:
-                for name in await backend.collect(str(records.root), abandoned):  # type: ignore[attr-defined]
-                    yield Removed(what="place", name=name)
-            except EnvironmentUnavailable as error:
-                problems.append(str(error))
 
 
 async def _spools(records: Records) -> AsyncIterator[Removed]:

@@ -78,7 +78,7 @@ class Watchdog(HostProcess, frozen=True):
         signals = (
             partial(self._send_to_child, number) for number in (signal.SIGTERM, signal.SIGKILL)
         )
-        return (self._wait, *signals, self._kill_session)
+        return (*signals, self._kill_session)
 
     def _send_to_child(self, number: int) -> None:
         with contextlib.suppress(OSError):

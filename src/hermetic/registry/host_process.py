@@ -65,7 +65,7 @@ class HostProcess(msgspec.Struct, frozen=True):
 
     async def ensure_ended(self, patience: float = PATIENCE) -> None:
         """Returns when the process has ended: by itself, or after growing force."""
-        for step in self._steps():
+        for step in (lambda: None, *self._steps()):  # first it only waits
             if not self.is_alive:
                 return
             step()
@@ -74,14 +74,7 @@ class HostProcess(msgspec.Struct, frozen=True):
                     await ended(self.pid)
 
     def _steps(self) -> Sequence[Callable[[], None]]:
-        return (
-            self._wait,
-            partial(self._send, signal.SIGTERM),
-            partial(self._send, signal.SIGKILL),
-        )
-
-    def _wait(self) -> None:
-        """Only waits: the process is about to end."""
+        return [partial(self._send, number) for number in (signal.SIGTERM, signal.SIGKILL)]
 
     def _send(self, number: int) -> None:
         with suppress(ProcessLookupError):

@@ -10,13 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hermetic.cli.command import Command, option, options, takes
-from hermetic.cli.opening import (
-    ENVIRONMENT,
-    SHORT,
-    current_directory,
-    given_options,
-    option_errors,
-)
+from hermetic.cli.opening import ENVIRONMENT, SHORT, checked_settings, given_options
 from hermetic.cli.progress import log_progress
 from hermetic.contract.errors import ConfigError, InvalidArgument
 from hermetic.environments import catalog
@@ -24,10 +18,9 @@ from hermetic.mcp import clients, stdio
 from hermetic.resident.lazy import Lazy
 
 if TYPE_CHECKING:
-    from hermetic import config
     from hermetic.mcp import client
 else:
-    config, client = Lazy("hermetic.config"), Lazy("hermetic.mcp.client")
+    client = Lazy("hermetic.mcp.client")
 
 # options that a printed configuration has as well
 PASSED_ON = ("env", *SHORT, "task", "directory", "wait")
@@ -48,7 +41,14 @@ def _mcp(arguments: argparse.Namespace) -> int:
     if arguments.env is not None:
         catalog.find(arguments.env)  # an unknown kind is reported before a client waits
     if arguments.print_config is not None:
-        return _print_config(arguments)
+        over_http = arguments.url is not None
+        found = (_http_config if over_http else _config)(arguments)
+        print(found.text)
+        sys.stderr.write(f"hermetic: this belongs into {found.file}\n")
+        if over_http:
+            advice = "hermetic serve token --scope mcp --expires 30d"
+            sys.stderr.write(f"hermetic: set {clients.TOKEN} to a token: {advice}\n")
+        return 0
     if arguments.url is not None:
         raise InvalidArgument("--url goes with --print-config", argument="url")
     if importlib.util.find_spec("mcp") is None:
@@ -74,33 +74,26 @@ def _mcp(arguments: argparse.Namespace) -> int:
 
 def serve_options(arguments: argparse.Namespace) -> "client.ServeOptions":
     """The options of every client, from the command line and the settings. Raises ConfigError."""
-    settings = config.load(current_directory(), kind=arguments.env)
     options = given_options(arguments)
-    with option_errors():
-        # a wrong one is reported now
-        catalog.find(settings.environment.kind)({**settings.options, **options})
+    settings = checked_settings(arguments.env, options)
     return client.ServeOptions(
         settings=settings, options=options, task=arguments.task, wait=arguments.wait
     )
 
 
-def _print_config(arguments: argparse.Namespace) -> int:
-    if arguments.url is not None:
-        return _print_http_config(arguments)
+def _config(arguments: argparse.Namespace) -> clients.Configuration:
+    """The configuration of a client that starts this command line."""
     command = ["hermetic", "mcp"]
     for name, value in vars(arguments).items():
         if name in PASSED_ON and value is not None:
             command += [f"--{name}", f"{value:g}" if isinstance(value, float) else value]
     for text in arguments.options:
         command += ["-o", text]
-    found = clients.configuration(arguments.print_config, command)
-    print(found.text)
-    sys.stderr.write(f"hermetic: this belongs into {found.file}\n")
-    return 0
+    return clients.configuration(arguments.print_config, command)
 
 
-def _print_http_config(arguments: argparse.Namespace) -> int:
-    """Prints the configuration of a client over HTTP. Raises InvalidArgument for options of the
+def _http_config(arguments: argparse.Namespace) -> clients.Configuration:
+    """The configuration of a client over HTTP. Raises InvalidArgument for options of the
     server, which `hermetic serve` takes.
     """
     for name, value in vars(arguments).items():
@@ -114,15 +107,8 @@ def _print_http_config(arguments: argparse.Namespace) -> int:
         raise InvalidArgument(
             "--url is the address of the server, like http://127.0.0.1:7625", argument="url"
         )
-    found = clients.http_configuration(
-        arguments.print_config, url if url.endswith("/mcp") else f"{url}/mcp"
-    )
-    print(found.text)
-    sys.stderr.write(f"hermetic: this belongs into {found.file}\n")
-    sys.stderr.write(
-        f"hermetic: set {clients.TOKEN} to a token: hermetic serve token --scope mcp --expires 30d\n"
-    )
-    return 0
+    address = url if url.endswith("/mcp") else f"{url}/mcp"
+    return clients.http_configuration(arguments.print_config, address)
 
 
 COMMANDS = {

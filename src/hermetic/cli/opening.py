@@ -60,6 +60,16 @@ def choose(arguments: argparse.Namespace) -> Chosen:
     return Chosen(settings.environment.kind, {**settings.options, **given}, settings)
 
 
+def checked_settings(kind: str | None, options: Mapping[str, Any]) -> "Settings":
+    """The settings of the current directory, once its kind has taken these options too: a wrong one
+    is reported before a client waits. Raises ConfigError.
+    """
+    settings = config.load(current_directory(), kind=kind)
+    with option_errors():
+        catalog.find(settings.environment.kind)({**settings.options, **options})
+    return settings
+
+
 def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options that the command line names. Raises ConfigError."""
     options = dict(read_option(text) for text in arguments.options)

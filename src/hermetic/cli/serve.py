@@ -11,30 +11,21 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hermetic.cli.command import Command, options
-from hermetic.cli.opening import (
-    DenyRules,
-    current_directory,
-    option_errors,
-    read_option,
-    settings_here,
-)
+from hermetic.cli.opening import DenyRules, checked_settings, read_option, settings_here
 from hermetic.cli.progress import log_progress
 from hermetic.cli.report import print_json, print_listing, span
 from hermetic.cli.times import read_duration
 from hermetic.contract.errors import ConfigError, InvalidArgument
 from hermetic.contract.limits import TERMINAL_IDLE, TERMINALS
 from hermetic.contract.printable import one_line
-from hermetic.environments import catalog
 from hermetic.resident.lazy import Lazy
 
 if TYPE_CHECKING:
-    from hermetic import config
     from hermetic.config.settings import Settings
     from hermetic.serve import access, clients, password, running, server, static_files, tokens
     from hermetic.serve.recordings import Wanted
 else:
-    config, clients = Lazy("hermetic.config"), Lazy("hermetic.serve.clients")
-    running = Lazy("hermetic.serve.running")
+    clients, running = Lazy("hermetic.serve.clients"), Lazy("hermetic.serve.running")
     server, static_files = Lazy("hermetic.serve.server"), Lazy("hermetic.serve.static_files")
     access = Lazy("hermetic.serve.access")
     password = Lazy("hermetic.serve.password")
@@ -99,10 +90,7 @@ def _client_options(arguments: argparse.Namespace) -> "clients.ClientOptions":
     if arguments.image is not None:
         options["image"] = arguments.image
     if arguments.env is not None or options:
-        settings = config.load(current_directory(), kind=arguments.env)
-        with option_errors():
-            # a wrong one is reported now
-            catalog.find(settings.environment.kind)({**settings.options, **options})
+        checked_settings(arguments.env, options)
     return clients.ClientOptions(kind=arguments.env, options=options)
 
 

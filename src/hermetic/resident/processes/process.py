@@ -12,12 +12,13 @@ from ..shells.login import prologue
 from . import tree
 from .job import Drain, Job, TerminalDrain, ending_of
 from .posix_spawn import Spawner
+from .refusals import refusal
 from .stdin_writer import InputClosed, StdinWriter
 from .waiting import commands_of, identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ..life.resident import Resident
     from ..shells.shell import Shell
@@ -222,24 +223,10 @@ def spawn(resident: Resident, options: StartOptions, number: int, streams: Strea
         os.chdir(cwd)
         os.execvpe(program, options.argv, options.environ)
     except BaseException as error:  # the child must never return into the parent's loop
-        status, reason = refusal(error, program, options.environ)
-        os.write(2, os.fsencode(f"hermetic: {program}: {reason}\n"))
+        status, reason = refusal(error, options)
+        os.write(2, os.fsencode(f"hermetic: {reason}\n"))
     finally:
         os._exit(status)
-
-
-def refusal(error: BaseException, program: str, environ: Mapping[str, str]) -> tuple[int, str]:
-    """The exit code and the reason of a program that did not start.
-
-    As in bash, a directory of PATH that cannot be searched says nothing about a program that is
-    nowhere.
-    """
-    is_path = "/" in program
-    places = [""] if is_path else os.get_exec_path(environ)
-    is_there = any(os.path.isfile(os.path.join(place, program)) for place in places)
-    if isinstance(error, FileNotFoundError):
-        return 127, "its interpreter is missing" if is_there else "command not found"
-    return (126, str(error)) if is_path or is_there else (127, "command not found")
 
 
 def spawn_without_copy(

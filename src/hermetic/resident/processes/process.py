@@ -223,7 +223,7 @@ def spawn(resident: Resident, options: StartOptions, number: int, streams: Strea
         os.chdir(cwd)
         os.execvpe(program, options.argv, options.environ)
     except BaseException as error:  # the child must never return into the parent's loop
-        status, reason = refusal(error, options)
+        status, reason = refusal(error, options.argv, options.environ)
         os.write(2, os.fsencode(f"hermetic: {reason}\n"))
     finally:
         os._exit(status)

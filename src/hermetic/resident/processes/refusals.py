@@ -7,25 +7,27 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .job import StartOptions
+    from collections.abc import Mapping, Sequence
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit codes
 FIRST_LINE_BYTES = 256  # of a script, as the kernel reads it
 
 
-def refusal(error: BaseException, options: StartOptions) -> tuple[int, str]:
+def refusal(
+    error: BaseException, argv: Sequence[str], environ: Mapping[str, str]
+) -> tuple[int, str]:
     """The exit code, and the program with the reason, after a failed exec.
 
     A directory of PATH that cannot be searched says nothing about a program behind it or nowhere.
     """
-    program = options.argv[0]
+    program = argv[0]
     if "/" not in program:
-        found = find(program, os.get_exec_path(options.environ))
+        found = find(program, os.get_exec_path(environ))
         if found is None:
             return NOT_FOUND, f"{program}: command not found"
         program = found
         try:
-            os.execve(program, options.argv, options.environ)  # fails for a reason of its own
+            os.execve(program, [*argv], environ)  # fails for a reason of its own
         except OSError as its_own:
             error = its_own
     if not isinstance(error, OSError) or error.errno is None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hermetic.contract.limits import CALL
+from hermetic.contract.threads import in_thread
 from hermetic.environments.calling_scripts import LEAVE, PULL, PUSH, SAY, NoAnswer, answered, script
 
 T = TypeVar("T")
@@ -17,31 +18,24 @@ class BlockingCalls:
 
     def __init__(self, call: Callable[[str], tuple[str, int]], cancel: Callable[[], None]) -> None:
         self._call, self._cancel = call, cancel
-        self._threads: list[threading.Thread] = []
+        self._running: list[threading.Event] = []
 
     def __repr__(self) -> str:
         return f"<BlockingCalls of {self._call.__qualname__}>"
 
     async def run(self, work: Callable[[], T]) -> T:
         """The result of `work`. After a cancel its thread goes on, and its result is dropped."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        ended = threading.Event()
+        self._running.append(ended)
 
-        def tell(set_it: Callable[[], None]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(lambda: None if future.done() else set_it())
-
-        def do() -> None:
+        def do() -> T:
             try:
-                result = work()
-            except BaseException as error:
-                failure = error  # the name `error` ends with the handler
-                tell(lambda: future.set_exception(failure))
-            else:
-                tell(lambda: future.set_result(result))
+                return work()
+            finally:
+                self._running.remove(ended)
+                ended.set()
 
-        self._begin(do)
-        return await future
+        return await in_thread(do)
 
     async def output(self, text: str) -> tuple[str, int]:
         """What a script prints, and its exit code. Raises the call's own errors."""
@@ -53,12 +47,12 @@ class BlockingCalls:
 
     async def give_up(self, destroy: Callable[[], None]) -> None:
         """Cancels running calls, waits for their ends, then destroys."""
-        before = list(self._threads)
+        before = list(self._running)
 
         def end() -> None:
             self._suppressed(self._cancel)
-            for thread in before:
-                thread.join()
+            for ended in before:
+                ended.wait()
             self._suppressed(destroy)
 
         await self.run(end)
@@ -66,12 +60,6 @@ class BlockingCalls:
     def cancel(self) -> None:
         """Cancels running calls."""
         self._suppressed(self._cancel)
-
-    def _begin(self, work: Callable[[], object]) -> None:
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        thread = threading.Thread(target=work, daemon=True, name="hermetic-call")
-        self._threads.append(thread)
-        thread.start()
 
     @staticmethod
     def _suppressed(work: Callable[[], object]) -> None:

@@ -18,6 +18,7 @@ from hermetic.contract.approval import Approver, Mode
 from hermetic.contract.environment import Backend, EnvironmentRecord, NewEnvironment
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.contract.limits import FIRST_CLIENT, TASK_LENGTH
+from hermetic.contract.threads import in_thread
 from hermetic.contract.variables import is_text
 from hermetic.environments import catalog
 from hermetic.environments.starting import MOST_STDERR
@@ -40,7 +41,6 @@ from hermetic.registry.records import (
     runtime_root,
 )
 from hermetic.resident.lazy import Lazy
-from hermetic.session.callbacks import in_thread
 from hermetic.session.environment import Environment, end, forget
 from hermetic.session.keeping import put_behind
 

@@ -16,13 +16,13 @@ import msgspec
 from hermetic.config import Settings, load
 from hermetic.contract.approval import Answer, ApprovalRequest, Denial
 from hermetic.contract.errors import ConfigError, ExecutionError
+from hermetic.contract.threads import in_thread
 from hermetic.contract.tool import Fields, Tool
 from hermetic.hermes.agent_environment import AgentEnvironment
 from hermetic.hermes.agent_files import shown_files
 from hermetic.hermes.code import SANDBOX_ALLOWED_TOOLS, answered
 from hermetic.hermes.host import Caller, Host
 from hermetic.hermes.notices import Shadows
-from hermetic.session.callbacks import in_thread
 
 NOT_DELIVERED = (
     "nothing can reach this session after its turn, so that neither notify_on_complete nor watch_patterns has an "

@@ -20,9 +20,9 @@ from hermetic.contract.approval import Answer, ApprovalRequest, Denial
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
 from hermetic.contract.fleet import FleetInfo
 from hermetic.contract.notice import Notice
+from hermetic.contract.threads import in_thread
 from hermetic.contract.tool import DEFAULT_TASK, Fields, Tool
 from hermetic.fleet.opening import attach
-from hermetic.session.callbacks import in_thread
 from hermetic.toolbox import Toolbox
 
 LOOK = 0.1  # seconds between two looks at an interrupt, which is only a flag

@@ -1,13 +1,13 @@
 """Lock files: held by one process at a time, removed by the last holder. Locks on directories."""
 
-import asyncio
 import contextlib
 import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+
+from hermetic.contract.threads import in_thread
 
 
 @asynccontextmanager
@@ -130,11 +130,7 @@ async def _wait_for_lock(fd: int) -> None:
         finally:
             os.close(own)
 
-    thread = ThreadPoolExecutor(1, "hermetic-lock")
-    try:
-        await asyncio.get_running_loop().run_in_executor(thread, wait)
-    finally:
-        thread.shutdown(wait=False)
+    await in_thread(wait)
 
 
 def _is_same_file(fd: int, path: Path) -> bool:

@@ -12,10 +12,10 @@ import msgspec
 from hermetic.contract.errors import ExecutionError, InvalidArgument, UnknownProcess
 from hermetic.contract.limits import SCREEN_REPLAY, TERMINAL_IDLE, TERMINAL_REPLAY, TERMINALS
 from hermetic.contract.process import ProcessInfo
+from hermetic.contract.threads import in_thread
 from hermetic.serve.control import Channel, Person, clamp
 from hermetic.serve.echo import EchoPolling
 from hermetic.serve.outgoing import Outgoing
-from hermetic.session.callbacks import in_thread
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.session.terminal import BASH_MARKS, Terminal, as_terminal, terminal

@@ -2,14 +2,11 @@
 may block.
 """
 
-import asyncio
-import contextlib
-import contextvars
 import inspect
-import threading
 from collections.abc import Awaitable, Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar
 
+from hermetic.contract.threads import in_thread
 from hermetic.contract.tool import IS_SILENT
 
 P = ParamSpec("P")
@@ -39,29 +36,3 @@ def _is_async(function: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         type(function).__call__
     )
-
-
-async def in_thread(call: Callable[[], T]) -> T:
-    """The call's result, from a thread of its own."""
-    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def tell(result: T | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-        else:
-            done.set_result(cast(T, result))
-
-    def work() -> None:
-        result, error = None, None
-        try:
-            result = context.run(call)
-        except BaseException as problem:
-            error = problem
-        with contextlib.suppress(RuntimeError):  # the loop is gone
-            loop.call_soon_threadsafe(tell, result, error)
-
-    threading.Thread(target=work, name="hermetic-callback", daemon=True).start()
-    return await done

@@ -12,12 +12,12 @@ from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import InvalidArgument, Unsupported
 from hermetic.contract.limits import FRAME_BODY, KILL_GRACE
 from hermetic.contract.process import Chunk, InputRecord, ProcessInfo, Shown, Status
+from hermetic.contract.threads import in_thread
 from hermetic.link import answers
 from hermetic.link.failures import ResidentGone
 from hermetic.link.link import Link
 from hermetic.session.arguments import check_count, check_duration, encode_input, encode_text
 from hermetic.session.blobs import cut
-from hermetic.session.callbacks import in_thread
 from hermetic.session.keys import encode_keys, has_cursor_key
 from hermetic.session.output import LONG_WAIT, read_log
 from hermetic.session.screen import Screen

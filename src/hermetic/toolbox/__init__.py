@@ -18,10 +18,10 @@ import msgspec
 
 from hermetic.contract import errors
 from hermetic.contract.notice import read_wishes
+from hermetic.contract.threads import in_thread
 from hermetic.contract.tool import DEFAULT_TASK, Interrupted
 from hermetic.environments import catalog
 from hermetic.resident.lazy import Lazy, is_loaded, load
-from hermetic.session.callbacks import in_thread
 from hermetic.toolbox.spans import API, tool_span
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from hermetic.config.settings import WebSettings
 from hermetic.contract.errors import ExecutionError, InvalidArgument
 from hermetic.contract.limits import WEB_CACHE, WEB_CACHED, WEB_PAGES, WEB_RESULTS
 from hermetic.contract.printable import one_line
+from hermetic.contract.threads import in_thread
 from hermetic.contract.tool import Fields, Tool, about
 from hermetic.resident.lazy import Lazy, is_loaded, load
-from hermetic.session.callbacks import in_thread
 from hermetic.tools.base.keeping import keep
 from hermetic.tools.base.task import Recent, Task
 from hermetic.tools.web.errors import FetchError, Refused

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import hermetic
+from hermetic.cli.command import FAILED
 from hermetic.contract.environment import Abandoned, EnvironmentRecord
 from hermetic.environments import catalog
 from hermetic.environments.local import Local
@@ -218,6 +219,29 @@ def test_the_command_line_collects(records: Records, spool: Path) -> None:
     assert done.returncode == 0
     assert len(done.stdout.decode().splitlines()) == 4
     assert command("gc").stdout == b""
+
+
+def test_a_name_without_an_environment_is_refused(records: Records) -> None:
+    with hermetic.blocking.open("local", task="living", login=False) as living:
+        for name in ("living", living.id, living.id[:5]):
+            done = command("gc", name)
+            assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        for name in ("livin", new_id()):
+            done = command("gc", "living", name)
+            assert (done.returncode, done.stdout) == (FAILED, b"")
+            assert f"no environment '{name}' is known here".encode() in done.stderr
+        living.close(remove=True)
+
+
+def test_a_dead_environment_is_collected_by_its_task(records: Records) -> None:
+    dead = hermetic.blocking.open("local", task="dead", login=False)
+    record = records.read(dead.id)
+    dead.close(remove=True)
+    assert record is not None
+    records.make_directory(record.id)
+    records.write(record)
+    assert command("gc", "dead", "dead").stdout.split() == [b"environment", b"dead"]
+    assert records.all() == []
 
 
 def test_one_that_cannot_be_looked_at_is_left_and_said_so(records: Records) -> None:

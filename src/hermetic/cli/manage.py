@@ -34,6 +34,7 @@ from hermetic.contract.errors import (
     Unreachable,
     Unsupported,
 )
+from hermetic.contract.fleet import Removed
 from hermetic.contract.limits import KILL_GRACE
 from hermetic.environments import catalog
 from hermetic.environments.unix_socket import is_listened_in
@@ -317,9 +318,24 @@ async def _end_from_outside(records: Records, record: EnvironmentRecord) -> str:
 
 @interruptible
 async def _gc(arguments: argparse.Namespace, _: Interrupts) -> int:
-    """Prints what was removed; returns UNREACHABLE when a named environment could not be queried."""
+    """Prints what was removed; returns UNREACHABLE when a named environment could not be queried, and
+    FAILED when there is none of a name.
+    """
+    records = Records(runtime_root())
     problems: list[str] = []
-    removed = await collect(Records(runtime_root()), arguments.ids, problems)
+    removed: list[Removed] = []
+    unknown: list[ExecutionError] = []
+    for name in dict.fromkeys(arguments.ids):
+        try:
+            removed += await collect(records, [find_record(records, name).id], problems)
+        except DamagedRecord as error:
+            unknown.append(error)
+        except EnvironmentUnavailable as error:  # an opener that was killed may have left something
+            left = await collect(records, [name if is_id(name) else id_for_task(name)], problems)
+            removed += left
+            unknown += [] if left else [error]
+    if not arguments.ids:
+        removed = await collect(records, (), problems)
     if arguments.json:
         print_json(removed)
     else:
@@ -327,6 +343,10 @@ async def _gc(arguments: argparse.Namespace, _: Interrupts) -> int:
             print(f"{one.what:12} {one_line(one.name, 160)}")
     for problem in problems:
         report_error(problem, UNREACHABLE)
+    for reason in unknown:
+        report_error(reason, FAILED)
+    if unknown:
+        return FAILED
     return UNREACHABLE if problems and arguments.ids else 0
 
 
@@ -404,7 +424,8 @@ Ends environments: all that runs in them, and their records.
 Removes what killed processes left: records, directories and containers of environments that are gone. What lives, or is
 being opened, is left alone.
 
-  hermetic gc""",
+  hermetic gc
+  hermetic gc web""",
         options("ids [ID…]  look at these environments alone", JSON),
         _gc,
     ),

@@ -10,25 +10,28 @@ from collections.abc import Mapping
 from typing import Any, Literal, overload
 
 import msgspec
-from inspect_ai.util import (
-    ExecResult,
-    OutputLimitExceededError,
-    SandboxEnvironment,
-    SandboxEnvironmentConfigType,
-    SandboxEnvironmentLimits,
-    SandboxUnavailableError,
-    SandboxUserUnsupportedError,
-    sandboxenv,
-)
-from pydantic import BaseModel, field_validator
 
 import hermetic
 from hermetic import Environment
 from hermetic.adapters import opening
 from hermetic.adapters.files import check_writable
+from hermetic.adapters.frameworks import framework
 from hermetic.adapters.results import exit_code
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.session.users import Users, users_of
+
+with framework("inspect_ai"):
+    from inspect_ai.util import (
+        ExecResult,
+        OutputLimitExceededError,
+        SandboxEnvironment,
+        SandboxEnvironmentConfigType,
+        SandboxEnvironmentLimits,
+        SandboxUnavailableError,
+        SandboxUserUnsupportedError,
+        sandboxenv,
+    )
+    from pydantic import BaseModel, field_validator
 
 NOT_EXECUTABLE = 126  # the exit code of a program that may not be run
 
@@ -110,7 +113,7 @@ class HermeticSandbox(SandboxEnvironment):
         late.truncated_output = result.output  # type: ignore[attr-defined]  # Inspect reads it
         code = exit_code(result, late=lambda: late, gone=SandboxUnavailableError)
         errors = result.stderr or ""
-        if code == NOT_EXECUTABLE and "ermission denied" in errors:
+        if code == NOT_EXECUTABLE and ("ermission denied" in errors or "Is a directory" in errors):
             raise PermissionError(errors.strip())
         return ExecResult(code == 0, code, result.output, errors)
 

@@ -11,17 +11,19 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from claude_agent_sdk import (
-    ClaudeAgentOptions,
-    McpSdkServerConfig,
-    SdkMcpTool,
-    create_sdk_mcp_server,
-)
-
 from hermetic import Toolbox
+from hermetic.adapters.frameworks import framework
 from hermetic.contract import VERSION
 from hermetic.contract.tool import DEFAULT_TASK
 from hermetic.toolbox.images import split_images
+
+with framework("claude_agent_sdk"):
+    from claude_agent_sdk import (
+        ClaudeAgentOptions,
+        McpSdkServerConfig,
+        SdkMcpTool,
+        create_sdk_mcp_server,
+    )
 
 NAME = "hermetic"
 

@@ -10,32 +10,34 @@ import base64
 import posixpath
 from typing import Any, Self
 
-from deepagents.backends.protocol import (
-    EditResult,
-    ExecuteResponse,
-    FileData,
-    FileDownloadResponse,
-    FileInfo,
-    FileUploadResponse,
-    GlobResult,
-    LsResult,
-    ReadResult,
-    SandboxBackendProtocol,
-    WriteResult,
-)
-from deepagents.backends.sandbox import BaseSandbox
-from deepagents.backends.utils import (
-    InvalidGlobPatternError,
-    _get_backend_read_file_type,
-    compile_grep_include_glob,
-    normalize_read_bounds,
-    perform_string_replacement,
-)
-
 from hermetic import FilePage, Result, blocking
 from hermetic.adapters import opening
+from hermetic.adapters.frameworks import framework
 from hermetic.contract.endings import Exited
 from hermetic.contract.errors import ExecutionError
+
+with framework("deepagents"):
+    from deepagents.backends.protocol import (
+        EditResult,
+        ExecuteResponse,
+        FileData,
+        FileDownloadResponse,
+        FileInfo,
+        FileUploadResponse,
+        GlobResult,
+        LsResult,
+        ReadResult,
+        SandboxBackendProtocol,
+        WriteResult,
+    )
+    from deepagents.backends.sandbox import BaseSandbox
+    from deepagents.backends.utils import (
+        InvalidGlobPatternError,
+        _get_backend_read_file_type,
+        compile_grep_include_glob,
+        normalize_read_bounds,
+        perform_string_replacement,
+    )
 
 # bytes of an image or another file that is no text, as in the framework's own backends
 MOST_BINARY = 500 << 10

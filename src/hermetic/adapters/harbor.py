@@ -11,24 +11,26 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from harbor.environments.base import BaseEnvironment, ExecResult, SandboxBuildFailedError
-from harbor.environments.capabilities import (
-    EnvironmentCapabilities,
-    EnvironmentResourceCapabilities,
-)
-from harbor.environments.definition import (
-    require_agent_environment_definition,
-    should_use_prebuilt_docker_image,
-)
-from harbor.models.task.config import EnvironmentConfig
-from harbor.models.trial.paths import TrialPaths
-
 import hermetic
 from hermetic import Environment
+from hermetic.adapters.frameworks import framework
 from hermetic.adapters.results import MOST_OUTPUT, exit_code
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.session.trees import download_tree, upload_tree
 from hermetic.session.users import Users, users_of
+
+with framework("harbor"):
+    from harbor.environments.base import BaseEnvironment, ExecResult, SandboxBuildFailedError
+    from harbor.environments.capabilities import (
+        EnvironmentCapabilities,
+        EnvironmentResourceCapabilities,
+    )
+    from harbor.environments.definition import (
+        require_agent_environment_definition,
+        should_use_prebuilt_docker_image,
+    )
+    from harbor.models.task.config import EnvironmentConfig
+    from harbor.models.trial.paths import TrialPaths
 
 
 class HermeticEnvironment(BaseEnvironment):

@@ -9,12 +9,14 @@ results for the model.
 import os
 from typing import Any
 
-from minisweagent.exceptions import Submitted
-from pydantic import BaseModel
-
 from hermetic import blocking
+from hermetic.adapters.frameworks import framework
 from hermetic.contract.endings import Exited
 from hermetic.contract.errors import ExecutionError
+
+with framework("minisweagent"):
+    from minisweagent.exceptions import Submitted
+    from pydantic import BaseModel
 
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 

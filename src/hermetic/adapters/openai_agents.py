@@ -18,39 +18,41 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, cast
 
-from agents import ShellCallOutcome, ShellCommandOutput, ShellCommandRequest, ShellResult
-from agents.sandbox.errors import (
-    ExecTimeoutError,
-    ExecTransportError,
-    WorkspaceArchiveReadError,
-    WorkspaceArchiveWriteError,
-    WorkspaceReadNotFoundError,
-    WorkspaceStartError,
-)
-from agents.sandbox.manifest import Manifest
-from agents.sandbox.session import SandboxSession, SandboxSessionState
-from agents.sandbox.session.base_sandbox_session import BaseSandboxSession
-from agents.sandbox.session.pty_types import (
-    PtyExecUpdate,
-    allocate_pty_process_id,
-    clamp_pty_yield_time_ms,
-    resolve_pty_write_yield_time_ms,
-    truncate_text_by_tokens,
-)
-from agents.sandbox.session.sandbox_client import BaseSandboxClient, BaseSandboxClientOptions
-from agents.sandbox.session.workspace_payloads import coerce_write_payload
-from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
-from agents.sandbox.types import ExecResult, ExposedPortEndpoint, User
-from agents.sandbox.util.tar_utils import UnsafeTarMemberError, validate_tar_bytes
-from pydantic import Field
-
 import hermetic
 from hermetic import Environment, Process
 from hermetic.adapters import opening
+from hermetic.adapters.frameworks import framework
 from hermetic.adapters.results import MOST_OUTPUT, exit_code
 from hermetic.contract.endings import TimedOut
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, NotPermitted
 from hermetic.session.trees import pack_inside, unpack_inside
+
+with framework("agents"):
+    from agents import ShellCallOutcome, ShellCommandOutput, ShellCommandRequest, ShellResult
+    from agents.sandbox.errors import (
+        ExecTimeoutError,
+        ExecTransportError,
+        WorkspaceArchiveReadError,
+        WorkspaceArchiveWriteError,
+        WorkspaceReadNotFoundError,
+        WorkspaceStartError,
+    )
+    from agents.sandbox.manifest import Manifest
+    from agents.sandbox.session import SandboxSession, SandboxSessionState
+    from agents.sandbox.session.base_sandbox_session import BaseSandboxSession
+    from agents.sandbox.session.pty_types import (
+        PtyExecUpdate,
+        allocate_pty_process_id,
+        clamp_pty_yield_time_ms,
+        resolve_pty_write_yield_time_ms,
+        truncate_text_by_tokens,
+    )
+    from agents.sandbox.session.sandbox_client import BaseSandboxClient, BaseSandboxClientOptions
+    from agents.sandbox.session.workspace_payloads import coerce_write_payload
+    from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
+    from agents.sandbox.types import ExecResult, ExposedPortEndpoint, User
+    from agents.sandbox.util.tar_utils import UnsafeTarMemberError, validate_tar_bytes
+    from pydantic import Field
 
 EXEC_YIELD_MS = 10_000  # as the SDK's own clients
 WRITE_YIELD_MS = 250

@@ -13,28 +13,30 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.tools import RunContext
-from pydantic_ai.workspaces import (
-    CommandResult,
-    FileEntry,
-    SupportsCommands,
-    SupportsFilesystem,
-    SupportsRealpath,
-    WorkspaceBackend,
-    WorkspaceRef,
-    WorkspaceTimeoutError,
-    WorkspaceUnavailableError,
-)
-from pydantic_ai.workspaces.protocol import WorkspaceOutputLimitError
-
 import hermetic
 from hermetic import Environment
 from hermetic.adapters import opening
 from hermetic.adapters.files import check_writable
+from hermetic.adapters.frameworks import framework
 from hermetic.adapters.results import MOST_OUTPUT, exit_code
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.contract.files import FileStatus
+
+with framework("pydantic_ai"):
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.tools import RunContext
+    from pydantic_ai.workspaces import (
+        CommandResult,
+        FileEntry,
+        SupportsCommands,
+        SupportsFilesystem,
+        SupportsRealpath,
+        WorkspaceBackend,
+        WorkspaceRef,
+        WorkspaceTimeoutError,
+        WorkspaceUnavailableError,
+    )
+    from pydantic_ai.workspaces.protocol import WorkspaceOutputLimitError
 
 PROVIDER = "hermetic"
 

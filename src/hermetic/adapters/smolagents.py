@@ -12,14 +12,16 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from smolagents import Tool
-from smolagents.local_python_executor import CodeOutput
-from smolagents.monitoring import AgentLogger
-from smolagents.remote_executors import RemotePythonExecutor
-from smolagents.utils import AgentExecutionError
-
 from hermetic import blocking
+from hermetic.adapters.frameworks import framework
 from hermetic.contract.errors import ExecutionError
+
+with framework("smolagents"):
+    from smolagents import Tool
+    from smolagents.local_python_executor import CodeOutput
+    from smolagents.monitoring import AgentLogger
+    from smolagents.remote_executors import RemotePythonExecutor
+    from smolagents.utils import AgentExecutionError
 
 KERNEL = Path(__file__).with_name("python_kernel.py")
 # Prints which of the named packages are not installed.

@@ -14,49 +14,51 @@ import os
 import re
 from typing import Any
 
-from swerex.deployment.abstract import AbstractDeployment
-from swerex.deployment.hooks.abstract import CombinedDeploymentHook, DeploymentHook
-from swerex.exceptions import (
-    BashIncorrectSyntaxError,
-    CommandTimeoutError,
-    DeploymentNotStartedError,
-    DeploymentStartupError,
-    NonZeroExitCodeError,
-    SessionDoesNotExistError,
-    SessionExistsError,
-    SwerexException,
-)
-from swerex.runtime.abstract import (
-    AbstractRuntime,
-    Action,
-    BashAction,
-    BashInterruptAction,
-    BashObservation,
-    CloseBashSessionResponse,
-    CloseResponse,
-    CloseSessionRequest,
-    CloseSessionResponse,
-    Command,
-    CommandResponse,
-    CreateBashSessionResponse,
-    CreateSessionRequest,
-    CreateSessionResponse,
-    IsAliveResponse,
-    Observation,
-    ReadFileRequest,
-    ReadFileResponse,
-    UploadRequest,
-    UploadResponse,
-    WriteFileRequest,
-    WriteFileResponse,
-)
-from swerex.utils.log import get_logger
-
 import hermetic
 from hermetic import Environment, Process, Result
+from hermetic.adapters.frameworks import framework
 from hermetic.adapters.results import MOST_OUTPUT, exit_code
 from hermetic.contract.errors import ExecutionError
 from hermetic.session.trees import upload_tree
+
+with framework("swerex"):
+    from swerex.deployment.abstract import AbstractDeployment
+    from swerex.deployment.hooks.abstract import CombinedDeploymentHook, DeploymentHook
+    from swerex.exceptions import (
+        BashIncorrectSyntaxError,
+        CommandTimeoutError,
+        DeploymentNotStartedError,
+        DeploymentStartupError,
+        NonZeroExitCodeError,
+        SessionDoesNotExistError,
+        SessionExistsError,
+        SwerexException,
+    )
+    from swerex.runtime.abstract import (
+        AbstractRuntime,
+        Action,
+        BashAction,
+        BashInterruptAction,
+        BashObservation,
+        CloseBashSessionResponse,
+        CloseResponse,
+        CloseSessionRequest,
+        CloseSessionResponse,
+        Command,
+        CommandResponse,
+        CreateBashSessionResponse,
+        CreateSessionRequest,
+        CreateSessionResponse,
+        IsAliveResponse,
+        Observation,
+        ReadFileRequest,
+        ReadFileResponse,
+        UploadRequest,
+        UploadResponse,
+        WriteFileRequest,
+        WriteFileResponse,
+    )
+    from swerex.utils.log import get_logger
 
 ESCAPES = re.compile(rb"\x1b[@-_][0-?]*[ -/]*[@-~]")  # as the framework's own sessions remove them
 

@@ -10,6 +10,7 @@ import msgspec
 
 from hermetic.contract.environment import Isolation
 from hermetic.contract.verdict import LABELS, Label, Part, ShellState, Verdict
+from hermetic.policy.programs.carriers import judge_waiting
 from hermetic.policy.programs.table import rule
 from hermetic.policy.tables import names
 
@@ -117,6 +118,7 @@ def examine_command(
         shell.began = dict(shell.variables)
         evaluator.run(sequence, shell, _input(around))
         evaluator.spring(shell)
+        judge_waiting(Call(["write"], shell, None, {}, evaluator))
 
     found += _walked(evaluator, walk, command)
     return Examined(verdict_of(found, command, around.isolation), tuple(evaluator.acts))

@@ -24,6 +24,7 @@ class Machine(Protocol):
     carriers: list[list[str]]  # the programs that are being run, each by the one before
     forking: int  # how many pipelines and background commands surround the program
     endless: int  # how many loops without an end surround the command
+    probing: int  # what is found is only tried out
 
     def report(
         self,

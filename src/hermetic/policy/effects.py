@@ -104,9 +104,13 @@ def hold(call: Call, full: str, content: str) -> None:
         call.report("use-everything-up", f"fills the disk without end: {shown(full)}", full)
 
 
+_BLANK_END = regex(r"[\w.][ \t]+(/|$)")
+
+
 def check_deception(call: Call, full: str, content: str = "") -> None:
     """Report a file whose name or content looks other than it is."""
     reason = deception_in_file(full) or deception_in_file(content)
+    reason = reason or ("a name that ends in a blank" if _BLANK_END.search(full) else "")
     if reason and classify(full, call.shell) != "null":  # a terminal is there to be moved in
         call.report(DECEPTIVE, f"writes {reason}: {shown(full)}")
 

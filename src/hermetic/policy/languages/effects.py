@@ -12,10 +12,11 @@ from hermetic.policy.marks import DECODED, FILE, INPUT, LOCAL, NET, SECRET, TOKE
 from hermetic.policy.network import check_address, is_local
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.table import rule
+from hermetic.policy.rehearsal import is_for_tests
 
 from . import values
 from .calls import COMPILED, Invocation, Row, table_of
-from .sql import destruction, is_for_tests
+from .sql import destruction
 from .values import UNKNOWN, Name, Obj, Value, is_text, marks_of, text_of
 
 # Calls of a network library that send, others only set it up.
@@ -136,6 +137,7 @@ class Effects:
         if _SHELLS.fullmatch(argv[0].split(" ")[0]):
             self.has_shell = self.has_shell or argv[1:] in ([], ["-i"])
             self.report_shell()
+        self.check_shown(words)
         stdin = text_of(keywords["input"]) if "input" in keywords else ""
         is_text_alone = len(argv) == 1 and not (args and isinstance(args[0], list))
         if is_text_alone or keywords.get("shell") is True or " " in argv[0].strip():
@@ -148,8 +150,7 @@ class Effects:
         marks = marks_in(text)
         if self.endless and _BACKGROUND.search(text):
             self.report("fork-bomb", "starts processes without end")
-        if isinstance(value, values.Decoded):
-            self.report("run-decoded", "runs a command that only a decoder shows")
+        self.check_shown([value])
         if marks and not text.strip("".join(marks) + " "):
             if self.network and UNSET in marks:
                 self.report("run-download", "runs what another machine sends")
@@ -159,6 +160,11 @@ class Effects:
         if NET in marks or DECODED in marks:
             execute(self.call, text, "a command of a script")
         return self.call.shell_text(text, stdin=stdin or None)
+
+    def check_shown(self, words: list[Value]) -> None:
+        """Report a command, or a part of it, that only a decoder shows."""
+        if any(isinstance(one, values.Decoded | values.Unpacked) for one in words):
+            self.report("run-decoded", "runs a command that only a decoder shows")
 
     def evaluate(self, name: str, value: Value) -> Value:
         """Code that the script runs in its own language."""

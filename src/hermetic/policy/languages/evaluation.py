@@ -15,7 +15,7 @@ from hermetic.policy.tables import names
 from . import values
 from .calls import Invocation, Row
 from .effects import Effects
-from .folds import ERRORS, FOLDS, bound_call
+from .folds import ERRORS, FOLDS, bound_call, reverse
 from .values import (
     UNKNOWN,
     Bound,
@@ -172,7 +172,8 @@ class Evaluation(Effects):
         is_constant = isinstance(base, str | bytes | list) and not isinstance(base, Name)
         if is_constant and isinstance(key, int | slice):
             try:
-                return base[key]  # type: ignore[index]
+                is_turned = isinstance(key, slice) and key.step == -1
+                return reverse(base) if is_turned else base[key]  # type: ignore[index]
             except (IndexError, ValueError):
                 return UNKNOWN
         if isinstance(base, dict) and isinstance(key, str) and key in base:

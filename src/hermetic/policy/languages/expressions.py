@@ -16,7 +16,7 @@ from hermetic.policy.call import Call
 from hermetic.policy.marks import UNSET
 
 from . import values
-from .folds import add, percent
+from .folds import add, hidden_like, percent
 from .hooks import Hooks
 from .parser import WITHOUT_PARENTHESES, Block
 from .values import UNKNOWN, Name, Obj, OneOf, Value, element_of, marks_of, one_of
@@ -181,11 +181,13 @@ class Expressions(Hooks):
         return found
 
     def _joinedstr(self, node: ast.JoinedStr) -> Value:
-        return joined([values.text_of(self.visit(part)) for part in node.values])
+        parts = [self.visit(part) for part in node.values]
+        return hidden_like(parts, joined(map(values.text_of, parts)))
 
     def _formattedvalue(self, node: ast.FormattedValue) -> Value:
         self.visit(node.format_spec)
-        return values.text_of(self.visit(node.value))
+        value = self.visit(node.value)
+        return hidden_like([value], values.text_of(value))
 
     # --- operators
     def _binop(self, node: ast.BinOp) -> Value:

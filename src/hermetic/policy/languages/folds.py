@@ -6,7 +6,7 @@ import base64
 import binascii
 import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hermetic.policy.budget import MAX_TEXT, joined
@@ -16,7 +16,7 @@ from hermetic.policy.shell import Shell
 from hermetic.policy.tables import names
 
 from . import values
-from .values import UNKNOWN, Bound, Decoded, Name, Obj, Value, is_text, marks_of, text_of
+from .values import UNKNOWN, Bound, Decoded, Name, Obj, Unpacked, Value, is_text, marks_of, text_of
 
 Fold = Callable[[list[Value], Shell], Value]  # raises an error of ERRORS where it cannot compute
 ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, binascii.Error)
@@ -49,13 +49,13 @@ def _bytes(value: Value) -> bytes:
 
 def _base64(args: list[Value], _: Shell) -> Value:
     data = _bytes(args[0]).replace(b"-", b"+").replace(b"_", b"/")
-    return base64.b64decode(data + b"=" * (-len(data) % 4))
+    return Unpacked(base64.b64decode(data + b"=" * (-len(data) % 4)))
 
 
 def _other_base(args: list[Value], _: Shell) -> Value:
     for decode in (base64.b16decode, base64.b32decode, base64.b85decode, base64.a85decode):
         try:
-            return decode(_bytes(args[0]))
+            return Unpacked(decode(_bytes(args[0])))
         except ValueError:
             continue
     raise ValueError
@@ -65,7 +65,7 @@ def _buffer(args: list[Value], shell: Shell) -> Value:
     kind = text_of(args[1]) if len(args) > 1 else ""
     if kind in ("base64", "base64url"):
         return _base64(args, shell)
-    return bytes.fromhex(text_of(args[0])) if kind == "hex" else args[0]
+    return Unpacked.fromhex(text_of(args[0])) if kind == "hex" else args[0]
 
 
 def _decoder(args: list[Value], _: Shell) -> Value:
@@ -102,7 +102,19 @@ def _join(args: list[Value], _: Shell) -> Value:
     if isinstance(between, list):  # table.concat(list, separator), and the list's own method
         rest, between = list(between), (rest[0] if rest else "")
     parts = [item for one in rest for item in (one if isinstance(one, list) else [one])]
-    return joined(map(text_of, parts), text_of(between))
+    return hidden_like(parts, joined(map(text_of, parts), text_of(between)))
+
+
+def hidden_like(parts: Iterable[Value], text: str) -> str:
+    """A text of some parts, as hidden as they are."""
+    is_hidden = any(isinstance(one, Decoded | Unpacked) for one in parts)
+    return Decoded(text) if is_hidden else text
+
+
+def reverse(value: Value) -> Value:
+    """A list, or a text that nobody reads, from its end."""
+    found = value[::-1]  # type: ignore[index]
+    return Decoded(found) if isinstance(found, str) else found
 
 
 def percent(template: str, given: Value) -> Value:
@@ -122,13 +134,13 @@ def percent(template: str, given: Value) -> Value:
 
 FOLDS: dict[str, Fold] = {
     "base64": _base64,
-    "hex": lambda args, _: bytes.fromhex(_bytes(args[0]).decode("latin-1")),
+    "hex": lambda args, _: Unpacked.fromhex(_bytes(args[0]).decode("latin-1")),
     "other_base": _other_base,
     "buffer": _buffer,
     "decoder": _decoder,
-    "chr": lambda args, _: chr(int(str(args[0]))),
+    "chr": lambda args, _: Decoded(chr(int(str(args[0])))),
     "ord": lambda args, _: ord(str(args[0])),
-    "reverse": lambda args, _: _known(args[0])[::-1],
+    "reverse": lambda args, _: reverse(_known(args[0])),
     "join": _join,
     "join_paths": join_paths,
     "path": lambda args, shell: Obj("Path", join_paths(args, shell) or "."),
@@ -138,7 +150,7 @@ FOLDS: dict[str, Fold] = {
     ),
     "directory": lambda args, _: text_of(args[0]).rpartition("/")[0] or ".",
     "list": lambda args, _: list(_known(args[0])),
-    "bytes": lambda args, _: bytes(_known(item) & 255 for item in _known(args[0])),
+    "bytes": lambda args, _: Unpacked(_known(item) & 255 for item in _known(args[0])),
     "int": lambda args, _: int(_known(args[0]), *map(_known, args[1:2])),
     "range": _range,
     "split": lambda args, _: list(text_of(args[0]).split()),
@@ -165,11 +177,12 @@ def bound_call(
     if attr == "join":
         return _join([base, *args], shell)
     if attr == "reverse" and isinstance(base, list | str | bytes):
-        return base[::-1]
+        return reverse(base)
     if attr in _SOME and isinstance(base, list):
         return base
     if attr in _SAME:
-        return Decoded(base.decode("latin-1")) if isinstance(base, bytes) else base
+        text = base.decode("latin-1") if isinstance(base, bytes) else base
+        return hidden_like([base], text) if isinstance(text, str) else text
     if attr.startswith(("unpack", "unhex", "pack")):
         return Obj("?", text=DECODED)
     if isinstance(base, list):
@@ -187,7 +200,7 @@ def bound_call(
                 named = {key: text_of(one) for key, one in keywords.items()}
                 return text_of(base).format(*map(text_of, args), **named)
             result: Value = getattr(_known(base), attr)(*args)
-            return result
+            return hidden_like([base], result) if isinstance(result, str) else result
         except ERRORS:
             return UNKNOWN
     return Obj("?", text=marks_of([base, *args]))
@@ -222,5 +235,5 @@ def add(left: Value, right: Value) -> Value:
     if isinstance(left, bytes) and isinstance(right, bytes):
         return left + right if len(left) + len(right) <= MAX_TEXT else UNKNOWN
     if is_text(left) or is_text(right):
-        return joined((text_of(left), text_of(right)))
+        return hidden_like((left, right), joined((text_of(left), text_of(right))))
     return Obj("?", text=marks_of([left, right]))

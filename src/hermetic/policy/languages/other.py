@@ -6,6 +6,7 @@ import re
 
 from hermetic.policy.call import Call
 from hermetic.policy.effects import delete
+from hermetic.policy.paths import is_secret, resolve
 
 from .tokens import Token
 
@@ -40,6 +41,30 @@ def empties_database(tokens: list[Token]) -> bool:
     return _MONGO.search(bare) is not None or not strings.isdisjoint({"FLUSHALL", "FLUSHDB"})
 
 
+# Names of what speaks to other machines, and beginnings of paths that only the script knows.
+_SPEAKS = re.compile(
+    r"(?i)(^|[^a-z])(socket|tcp|udp|connect|https?|fetch|request|post|upload|send|net|dial|url|uri|curl|smtp|ftp|ws)"
+    r"([^a-z]|$|client|stream|listener|conn)"
+)
+_HOME = re.compile(r"^(~|\$?\{[^}]*\}|%s|#\{[^}]*\}|\$\w+(\{\w+\}|->\{\w+\})?)?/?(?=\.)")
+
+
+def names_secret(call: Call, tokens: list[Token]) -> bool:
+    """True for a script with the path of credentials below a home directory, perhaps in parts."""
+    parts: list[str] = []
+    for token in tokens:
+        if token.kind in ("string", "template"):
+            parts.append(token.text)
+            for path in (token.text, "/".join(parts[-2:]), "/".join(parts[-3:])):
+                inner = _HOME.sub("", path, count=1)
+                full = f"{call.shell.home}/{inner}" if inner[:1] == "." else inner
+                if full.startswith("/") and is_secret(resolve(full, call.shell), call.shell):
+                    return True
+        elif token.text not in (",", "+", ".", "/", "(", ")"):
+            parts.clear()
+    return False
+
+
 def judge_strings(call: Call, tokens: list[Token], language: str) -> None:
     """Report strings that are commands in a script that starts programs, and paths given to what
     deletes.
@@ -48,6 +73,8 @@ def judge_strings(call: Call, tokens: list[Token], language: str) -> None:
     strings = [one.text for one in tokens if one.kind in ("string", "template")]
     if any(map(_EVALS.fullmatch, words)) and any(map(_DECODES.fullmatch, words)):
         call.report("run-decoded", f"runs {language} code that only a decoder shows")
+    if any(map(_SPEAKS.search, words)) and names_secret(call, tokens):
+        call.report("send-secret", "sends credentials to another machine")
     shape = " ".join(one.text if one.kind == "symbol" else '""' for one in tokens)
     if re.search(r"[)\]]\s*\(\s*\"\"", shape) or any(map(_STARTS.search, [*words, *strings])):
         for at, text in enumerate(strings):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hermetic.policy.call import Call
 from hermetic.policy.programs.table import TABLE, pattern
+from hermetic.policy.rehearsal import TESTS
 from hermetic.policy.tables import regex
 
 _TOKEN = regex(
@@ -209,20 +209,10 @@ def _unquote(token: str) -> str:
     return token[1:-1].replace("''", "'").replace("\\'", "'") if len(token) > 1 else token
 
 
-_TESTS = r"(?:tests?|testing|dev(?:elopment)?|ci|e2e|spec|scratch|sandbox|tmp|temp)"
-_FOR_TESTS = regex(rf"(?i)(?<![a-z])i?{_TESTS}(?![a-z])")
-_LIVE = regex(r"(?i)prod|(?<![a-z])(?:live|staging|stage)(?![a-z])")
 _TEST_DROPPED = regex(
-    rf"(?i)\bdrop\s+database\s+(?:if\s+exists\s+)?[`\"]?(?:\w+[_-])?{_TESTS}(?:[_-]\w+)?[`\"]?\s*(?:;|$)"
+    rf"(?i)\b(?:drop|truncate)\s+(?:(?:database|keyspace|schema)\s+(?:if\s+exists\s+)?[`\"]?(?:\w+[_-])?{TESTS}(?:[_-]\w+)?[`\"]?"
+    rf"|table\s+(?:if\s+exists\s+)?{TESTS}\.\w+)\s*(?:cascade\s*)?(?:;|$)"
 )
-
-
-def is_for_tests(call: Call, *names: str) -> bool:
-    """True where names say that something is there for tests or development, and no word of a call
-    says that it is in use.
-    """
-    words = [*call.args, *call.env.values(), *names]
-    return any(map(_FOR_TESTS.search, names)) and not any(map(_LIVE.search, words))
 
 
 def without_tests(text: str) -> str:

@@ -23,6 +23,12 @@ class Name(str):
     __slots__ = ()
 
 
+class Unpacked(bytes):
+    """Bytes that only a decoder shows."""
+
+    __slots__ = ()
+
+
 class Decoded(str):
     """Text that came out of a decoder."""
 

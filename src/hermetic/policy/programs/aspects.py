@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 import re
 from fnmatch import fnmatch
-from functools import lru_cache
 
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import execute, is_wholly_unseen
@@ -18,7 +17,7 @@ from hermetic.policy.options import dashed, parse_options
 from hermetic.policy.paths import resolve
 from hermetic.policy.tables import names, regex
 
-from .generic import report_hidden
+from .generic import report_code_url, report_hidden
 from .interpret import report_all
 from .table import TABLE, Row, alternatives
 from .texts import judge_text
@@ -38,14 +37,16 @@ def judge_aspects(call: Call, row: Row) -> None:
             reason = f"does something with {call.name} that cannot be known beforehand"
             call.report("run-unknown", reason)
     report_all(call)
+    report_code_url(call)
+    if row.has("console") and call.stdin and not call.options.operands:
+        for line in call.stdin.splitlines():
+            call.run([call.name, *line.split()], stdin="")
     if row.output or row.outputs:
         _outputs(call, row)
     if row.has("fetches"):
         _fetches(call)
     if row.has("carries") and not any(arg in ("--help", "--version") for arg in call.args):
         _carries(call)
-    if row.has("recipes") and call.shell.files:
-        _recipes(call)
     if row.has("compiles"):
         _sources(call)
     if (row.picks or row.has("loads")) and not _LOOKS.intersection(call.args[:2]):
@@ -113,34 +114,6 @@ def _carries(call: Call) -> None:
             reason = f"makes {call.name} run or load {shown(program.split()[0])}"
             call.report("option-runs-program", reason)
     report_hidden(call, texts=True)
-
-
-_RECIPES = [one.rpartition(":")[::2] for one in TABLE.words("recipes")]
-
-
-@lru_cache(maxsize=4096)
-def _recipe_language(path: str) -> str:
-    """The language of a file that tools run by themselves; empty for any other."""
-    found = (language for name, language in _RECIPES if fnmatch(path, "*/" + name))
-    return next(found, "")
-
-
-_SETTINGS = (".yml", ".yaml", ".json", ".toml", ".ini")
-
-
-def _recipes(call: Call) -> None:
-    """Judge the files a tool picks up by itself, where their content is known."""
-    files = call.shell.files
-    named = {resolve(arg, call.shell) for arg in call.args if arg.endswith(_SETTINGS)}
-    for full in list(files):
-        language = _recipe_language(full) or "config" * (full in named)
-        if not language:
-            continue
-        held = files.pop(full, "")  # a recipe that runs the tool again ends there
-        is_data = language in ("scripts", "config")
-        if held and (is_data or not execute(call, held, full.rpartition("/")[2])):
-            judge_text(call, held, language)
-        files.setdefault(full, held)
 
 
 _SOURCES = dict(pair.split(":") for pair in TABLE.words("sources"))

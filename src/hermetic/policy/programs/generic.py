@@ -9,17 +9,21 @@ from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import run_code
 from hermetic.policy.effects import read, write
 from hermetic.policy.marks import SECRET, TOKEN, is_plain, shown
-from hermetic.policy.network import is_metadata
+from hermetic.policy.network import is_local, is_metadata
 from hermetic.policy.paths import is_secret, resolve
 from hermetic.policy.tables import names, regex
 
 from .table import TABLE, alternatives
 
-_CODE_OPTION, _DESTRUCTIVE_VERB, _SURE, _OUTPUT, _EDITS = map(
-    alternatives, names("code-options destructive-verbs sure-options output-options edit-options")
+_CODE_OPTION, _DESTRUCTIVE_VERB, _HARSH_VERB, _GRANTS, _SURE, _OUTPUT, _EDITS = map(
+    alternatives,
+    names(
+        "code-options destructive-verbs harsh-verbs granting-verbs sure-options output-options"
+        " edit-options"
+    ),
 )
 _REHEARSES = regex(r"--(dry-?run|check|plan|preview|simulate|help)")
-_PRODUCTION = regex(r"(^|[-_/])prod(uction)?($|[-_/])")
+_PRODUCTION = regex(r"(?i)(^|[-_/.:@=])(prod(uction)?|live)($|[-_/.:,\d])")
 _AWAY = regex(r"(https?|ftp|tcp|ssh)://|\d+\.\d+\.\d+\.\d+")
 _EDITED = names("system startup disk kernel")
 _GUARDED = names("system disk startup elsewhere hook kernel history log home")
@@ -31,10 +35,31 @@ def judge_anything(call: Call) -> str | None:
         if {"--help", "--version"}.intersection(call.args):
             return None
         report_hidden(call, texts=False)
+        report_code_url(call)
         _code_options(call)
-        _verbs(call)
+        report_verbs(call)
         _outputs(call)
     return _secrets(call)
+
+
+# Programs that do not run what an address holds.
+_FETCH = names("git gh hub svn hg")
+_CODE_URL = regex(
+    r"(?:\w+\+)?https?://[^\s?#]+\.(?:sh|bash|py|[cm]?js|ts|rb|pl|java|kts?|groovy|lua|ps1|R|jl|jar|exs?|clj)(?:[?#]\S*)?"
+)
+_RUN_VERBS = names("run exec x dlx shell develop eval source script")
+
+
+def report_code_url(call: Call) -> None:
+    """Report a program that is given the address of code, or runs a package by its address."""
+    row = call.row
+    if row.hook == "http" or row.has("reaches") or row.has("data") or call.name in _FETCH:
+        return
+    for before, arg in itertools.pairwise(["", *call.args]):
+        is_code = _CODE_URL.fullmatch(arg) and not before.startswith("--")
+        is_run = row.has("packages") and before in _RUN_VERBS and "://" in arg
+        if (is_code or is_run) and not is_local(arg):
+            call.report("run-download", f"runs a program from another machine: {shown(arg)}")
 
 
 def _secrets(call: Call) -> str | None:
@@ -110,14 +135,19 @@ def _code_options(call: Call) -> None:
             run_code(call, text, f"an option of {call.name}")
 
 
-def _verbs(call: Call) -> None:
-    """A verb that destroys, with an option that keeps it from asking."""
-    words = [arg for arg in call.args[:5] if not arg.startswith("-")]
+def report_verbs(call: Call) -> None:
+    """Report a verb that destroys, with an option that keeps it from asking or a target in use."""
+    words = [arg for arg in call.args[:8] if not arg.startswith("-")][:4]
+    if any(map(_GRANTS.fullmatch, words)):
+        call.report("user-account", f"gives rights away with {shown(call.name)}")
     own = "/" in call.argv[0] and not call.argv[0].startswith(("/usr/", "/bin/", "/opt/"))
-    destroys = any(map(_DESTRUCTIVE_VERB.fullmatch, words[:3]))
-    if own or not destroys or any(map(_REHEARSES.match, call.args)):
+    destroys = any(map(_DESTRUCTIVE_VERB.fullmatch, words))
+    if own or not (destroys or any(map(_HARSH_VERB.fullmatch, words))):
         return
-    if any(map(_SURE.fullmatch, call.args)) or any(map(_PRODUCTION.search, call.args)):
+    if any(map(_REHEARSES.match, call.args)):
+        return
+    is_live = any(map(_PRODUCTION.search, call.args))
+    if is_live or (destroys and any(map(_SURE.fullmatch, call.args))):
         call.report("cloud-destroys", f"destroys something with {shown(call.name)} and asks nobody")
 
 

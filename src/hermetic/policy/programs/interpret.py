@@ -21,7 +21,8 @@ from hermetic.policy.shell import Shell
 from hermetic.policy.tables import names, regex
 from hermetic.policy.variables import is_known_registry, judge_variable
 
-from .table import Entry, Row, pattern
+from .generic import report_verbs
+from .table import TABLE, Entry, Row, pattern
 from .texts import (
     apply_entry,
     chooses_tests,
@@ -45,6 +46,8 @@ def judge_by_row(call: Call) -> str | None:
     entry = report_first(call, row.rules)
     if entry is not None and not entry.rule:
         return None
+    if entry is None and row.rules and call.table is TABLE:
+        report_verbs(call)
     call = call.moved(options.value(*row.cwd.split()))
     for text in options.values(*row.code.split()):
         run_code(call, text, f"an option of {call.name}")

@@ -12,11 +12,13 @@ from hermetic.policy.dynamic_code import execute, is_wholly_unseen, run_code, ru
 from hermetic.policy.effects import delete, read, write
 from hermetic.policy.languages.python import judge_python
 from hermetic.policy.languages.scripts import judge_code
-from hermetic.policy.languages.sql import destruction, expand, is_for_tests, without_tests
+from hermetic.policy.languages.sql import destruction, expand, without_tests
 from hermetic.policy.marks import DECODED, NET, UNSET, is_known, marks_in, shown
 from hermetic.policy.network import check_sent, land, leave
+from hermetic.policy.rehearsal import is_for_tests
 from hermetic.policy.tables import names, regex
 
+from .playbook import judge_playbook
 from .table import TABLE, Entry, pattern
 
 _ARGUMENT = regex(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|\b(?!nil\b|t\b)[a-z][\w-]*")
@@ -28,6 +30,8 @@ def judge_text(call: Call, text: str, language: str) -> None:
         judge_python(call, text)
     elif language == "sh":
         run_code(call, text, call.name)
+    elif language == "ansible":
+        judge_playbook(call, text)
     elif language not in TABLE.texts:
         judge_code(call, text, language)
     elif language in ("sql", "sqlite"):
@@ -83,7 +87,8 @@ _CHOOSING = names(
 def chooses_tests(call: Call) -> bool:
     """True where an argument or a variable makes a tool work on what is there for tests."""
     named = re.findall(r"-(?:e|f|p|-[\w-]+)[= ](\S+)", " ".join(call.args))
-    named += [_variable(call, name) for name in _CHOOSING]
+    given = dict(arg.partition("=")[::2] for arg in call.args)
+    named += [given.get(name) or _variable(call, name) for name in _CHOOSING]
     return is_for_tests(call, *(re.sub(r"^.*/(home|Users)/[^/]+/", "", one) for one in named))
 
 

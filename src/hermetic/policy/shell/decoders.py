@@ -5,12 +5,49 @@ from __future__ import annotations
 import re
 
 from .compounds import plain_word
-from .syntax import Assign, Node, Pipe, Simple, Sub, Word
+from .syntax import Assign, Node, Pipe, Proc, Simple, Sub, Word
 
 _DECODERS = frozenset(
     {"base64", "base32", "xxd", "rev", "openssl", "uudecode", "gunzip", "zcat", "xz", "gpg"}
 )
+MAX_TEXTS = 16
 _DECODES = re.compile(r"(^|\s)(-\w*[dDr]\w*|--decode|--decrypt)(\s|$)")
+
+
+# Letters and signs by their numbers, and letters that stand for others.
+_SPELLED = re.compile(r"\\(?:x[2-7][0-9A-Fa-f]|0?(?:0[4-7]|1[0-7])[0-7]|u00[2-7][0-9A-Fa-f])")
+_ROTATED = re.compile(r"[b-y]-z|[B-Y]-Z|^[^\[\\-]{6,}$")
+MIN_SPELLED = 4
+
+
+def uncovers(name: str, args: list[str]) -> bool:
+    """True for a program whose output shows what nobody could read before."""
+    if name in ("printf", "echo"):
+        return any(map(_SPELLED.search, args))
+    if name in ("rev", "tr"):
+        return name == "rev" or any(map(_ROTATED.search, args[:2]))
+    return name in _DECODERS and _DECODES.search(" ".join(args)) is not None
+
+
+class Uncovered:
+    """Texts that decoders have shown, whole or letter by letter."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._spelled = ""
+
+    def add(self, text: str) -> None:
+        """Remember what a decoder printed."""
+        text = text.strip()
+        if len(text) > 1 and len(self._texts) < MAX_TEXTS:
+            self._texts.append(text)
+        elif len(self._spelled) < MIN_SPELLED:
+            self._spelled += text
+
+    def is_in(self, code: str) -> bool:
+        """True for code that holds such a text."""
+        found = [*self._texts, self._spelled] if len(self._spelled) == MIN_SPELLED else self._texts
+        return any(one in code for one in found)
 
 
 def is_decoded(word: Word | Assign) -> bool:
@@ -32,6 +69,7 @@ def unpacks(node: Node) -> bool:
 
 def _inside(word: Word | Assign) -> list[list[Node]]:
     """The pipelines of the substitutions in a word."""
-    subs = [] if isinstance(word, Assign) else [one for one in word.pieces if isinstance(one, Sub)]
+    pieces = [] if isinstance(word, Assign) else word.pieces
+    subs = [one for one in pieces if isinstance(one, Sub | Proc)]
     nodes = [node for sub in subs for node, _ in sub.body.items]
     return [node.commands if isinstance(node, Pipe) else [node] for node in nodes]

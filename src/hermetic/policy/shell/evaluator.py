@@ -13,6 +13,7 @@ from hermetic.policy.call import Call, program_name
 from hermetic.policy.marks import LOCAL, is_known, is_plain, shown, unknown_like
 from hermetic.policy.network import REVERSE_SHELL
 from hermetic.policy.paths import resolve
+from hermetic.policy.programs.carriers import judge_carriers
 from hermetic.policy.programs.catalog import FALLBACK, find_judge
 from hermetic.policy.programs.hooks.shells import run_file
 from hermetic.policy.variables import judge_variable
@@ -21,7 +22,7 @@ from . import syntax
 from .aliases import expand
 from .assignments import DECLARING, assign, become_map, is_assignment, makes_local, makes_map
 from .compounds import in_background, plain_word, run_compound
-from .decoders import holds_unpacked, is_decoded, unpacks
+from .decoders import Uncovered, holds_unpacked, is_decoded, uncovers, unpacks
 from .expansion import Folder
 from .findings import Findings, is_certain_harm
 from .join import decided, either, join, undecided, worlds
@@ -53,6 +54,7 @@ class Evaluator(Findings):
         self.forking = 0  # inside a pipeline or a background command
         self.processes = 0
         self.endless = 0
+        self.uncovered = Uncovered()
         self.trapped = False  # the code of a trap is being run
         # code of traps that did harm before the text, or was reported
         self.accepted: frozenset[str] = frozenset()
@@ -88,6 +90,8 @@ class Evaluator(Findings):
     def run_text(self, text: str, shell: Shell, stdin: str | None) -> str:
         """Evaluate code that came out of an expansion, an argument or a stream."""
         self.spend(reading(text))
+        if self.uncovered.is_in(text):
+            self.report(dynamic_code.OPAQUE_CODE, "runs text that only a decoder shows", shell)
         fixed, self.fixed = self.fixed, True
         try:
             try:
@@ -311,7 +315,8 @@ class Evaluator(Findings):
         if not argv:
             is_file = len(node.redirects) == 1 and node.redirects[0].op == "<"
             return self._close(streams, streams.stdin or "" if is_file else "", call)  # $(<file)
-        if is_decoded(node.words[0]) and argv[0] not in shell.functions:
+        is_shown = plain_word(node) or not self.uncovered.is_in(" ".join(argv[:2]))
+        if not (is_shown and not is_decoded(node.words[0])) and argv[0] not in shell.functions:
             call.report(dynamic_code.OPAQUE_CODE, "hides which program runs behind a decoder")
         elif call.name in (*_SHELLS, "eval") and any(
             holds_unpacked(word) for word in node.words[1:]
@@ -353,6 +358,8 @@ class Evaluator(Findings):
                 output = self._dispatch(call, functions)
             if output is None:
                 return _default_output(call)
+            if is_known(output) and uncovers(call.name, call.args):
+                self.uncovered.add(output)
             if len(output) >= budget.CHARACTERS:
                 self.spend(copying(output))
             return output if len(output) <= MAX_TEXT else unknown_like(output)
@@ -386,6 +393,8 @@ class Evaluator(Findings):
         handler = "command_not_found_handle"
         if handler in call.shell.functions and "/" not in word and find_judge(call) is FALLBACK:
             self._function(call.again([handler, *call.argv]), handler)
+        if call.shell.files:
+            judge_carriers(call, call.row)
         return self.judge(call)
 
     def _replacement(self, call: Call, word: str) -> str | None:

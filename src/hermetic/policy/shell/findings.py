@@ -10,11 +10,14 @@ from hermetic.policy.call import Call
 from hermetic.policy.circumstances import of_call
 from hermetic.policy.extension import Extension
 from hermetic.policy.programs.catalog import FALLBACK, find_judge
+from hermetic.policy.programs.table import rule as rule_named
+from hermetic.policy.rehearsal import is_rehearsal
 from hermetic.policy.rules import Finding, Rule
 
 from .state import Shell
 
 MAX_ACTS = 2000
+FOR_TESTS = rule_named("for-tests")
 
 
 class Step(msgspec.Struct):
@@ -59,6 +62,8 @@ class Findings(Budget):
         call: Call | None = None,
     ) -> None:
         """Record a finding at the command being evaluated."""
+        if call is not None and is_rehearsal(call, rule.name):
+            rule = FOR_TESTS
         finding = Finding(rule, reason, *self.span, decoded, path, shell.remote)
         self.findings.append(
             finding if call is None else of_call(finding, call, redirecting=self.redirecting > 0)

@@ -99,6 +99,8 @@ class Shell:
         self.stack: list[str] = []
         self.previous = UNSET
         self.files: dict[str, str] = {}
+        # files with their content that were judged as code
+        self.judged: set[tuple[str, str]] = set()
         self.fetched: set[str] = set()  # directories that came from another machine
         self.descriptors: dict[str, str] = {}  # number → the path or address it is open on
         self.remote = False  # runs on another machine, where nothing is a workspace

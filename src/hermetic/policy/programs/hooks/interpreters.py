@@ -13,6 +13,7 @@ from hermetic.policy.languages.makefile import commands_of
 from hermetic.policy.marks import DECODED, LOCAL, NET, SECRET, is_known, is_plain
 from hermetic.policy.network import check_served
 from hermetic.policy.paths import resolve
+from hermetic.policy.programs.carriers import starts_itself
 from hermetic.policy.programs.hooks.network import served
 from hermetic.policy.programs.interpret import judge_by_row
 from hermetic.policy.programs.table import TABLE
@@ -217,5 +218,8 @@ def _makefile(call: Call, path: str, targets: list[str], settings: dict[str, str
     text = call.input() if path in ("-", "/dev/stdin") else call.shell.files.get(full, "")
     if path.startswith(("-", "/dev/")):
         execute(call, text, "a makefile", piped=True)
+    for target, recipe in re.findall(r"(?m)^([\w.-]+)\s*:[^=\n]*((?:\n[\t ]+[^\n]+)+)", text):
+        if starts_itself("make", target, re.sub(r"\$[({]MAKE[)}]", "make", recipe)):
+            call.report("fork-bomb", f"a target makes itself without end: {target}")
     for code in commands_of(text, targets, settings, "\t " if call.name == "just" else "\t"):
         run_code(call, code, call.name)

@@ -16,6 +16,7 @@ from hermetic.policy.network import check_sent, is_remote, leave
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_env_file, is_secret
 from hermetic.policy.programs.interpret import judge_by_row, report_all
+from hermetic.policy.programs.playbook import arguments_of, judge_task
 from hermetic.policy.programs.table import alternatives
 from hermetic.policy.tables import names, regex
 
@@ -219,21 +220,14 @@ def judge_kubectl(call: Call) -> str | None:
 def judge_ansible(call: Call) -> str | None:
     """ansible runs modules on many machines."""
     options = call.options
-    module = (options.value("m", "module-name") or "command").rsplit(".", 1)[-1]
-    argument = options.value("a", "args") or ""
     if call.name != "ansible":
         return judge_by_row(call)
-    if module in _COMMAND_MODULES:
-        call.machine.run_text(argument.removeprefix("cmd="), call.shell.elsewhere(), None)
-    elif module in _FILE_MODULES and "absent" not in argument:
-        for path in re.findall(r"(?:path|dest|name)=(\S+)", argument):
-            other = call.again(["tee", path])
-            other.shell = call.shell.elsewhere()
-            write(other, path)
-    elif module not in ("ping", "setup", "debug", "gather_facts"):
-        return judge_by_row(call)
-    return None
+    module = (options.value("m", "module-name") or "command").rpartition(".")[2]
+    inside = call.again(call.argv)
+    inside.shell = call.shell.elsewhere()
+    judge_task(inside, module, arguments_of(options.value("a", "args") or ""))
+    is_known_module = module in _COMMANDS
+    return None if is_known_module else judge_by_row(call)
 
 
-_COMMAND_MODULES = names("shell command raw script win_shell")
-_FILE_MODULES = names("file copy lineinfile template blockinfile")
+_COMMANDS = names("shell command raw script win_shell ping setup debug gather_facts")

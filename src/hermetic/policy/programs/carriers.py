@@ -1,0 +1,169 @@
+"""Files of this text that hold code for others: those that a tool runs or reads by itself, and those
+that are named to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from hermetic.policy.call import Call
+from hermetic.policy.dynamic_code import execute, run_code
+from hermetic.policy.languages.settings import settings_in
+from hermetic.policy.marks import is_known, shown
+from hermetic.policy.network import host_of, is_local
+from hermetic.policy.paths import resolve
+from hermetic.policy.tables import regex
+from hermetic.policy.variables import is_known_registry, judge_variable
+
+from .generic import is_worth_trying
+from .table import TABLE, Row, alternatives, pattern
+from .texts import judge_text
+
+_SUFFIXES = dict(pair.split(":") for name in ("suffixes", "sources") for pair in TABLE.words(name))
+_SETTINGS = regex(
+    r".*\.(ya?ml|json[5c]?|toml|ini|cfg|conf|xml|hcl|tf|nomad|properties|service|kdl|\w*proj|targets|props)"
+)
+_COMMANDS, _PROGRAMS, _ARGUMENTS, _PLACES, _REGISTRIES = map(
+    alternatives,
+    ("command-keys", "program-keys", "argument-keys", "directory-keys", "registry-keys"),
+)
+_FORGES = TABLE.words("forges")
+# Files that name where packages come from.
+_SOURCES = regex(
+    r".*/(\.?npmrc|\.yarnrc(\.yml)?|pip\.conf|\.cargo/config(\.toml)?|bunfig\.toml|(?i:nuget\.config)|\.condarc|\.gemrc|settings\.xml)"
+)
+
+
+@lru_cache(maxsize=1024)
+def _language(path: str) -> str:
+    """The language of a file that tools run or read by themselves; empty for any other."""
+    kinds = TABLE.texts["carriers"]
+    return next((one.reason for one in kinds if pattern(one.pattern).search(path)), "")
+
+
+@lru_cache(maxsize=1024)
+def _named_language(path: str) -> str:
+    """The language of a file that a tool is told to run or read."""
+    if _SETTINGS.fullmatch(path):
+        return "settings"
+    return next((one for suffix, one in _SUFFIXES.items() if path.endswith(suffix)), "")
+
+
+def judge_carriers(call: Call, row: Row) -> None:
+    """Judge the files of this text that a program may run or read, where their content is known."""
+    if row.has("inert"):
+        return
+    files, named = call.shell.files, set(_named(call, row))
+    for full in list(files):
+        language = _language(full) or (_named_language(full) if full in named else "")
+        if language:
+            _judge_once(call, full, language)
+
+
+def _named(call: Call, row: Row) -> Iterator[str]:
+    if row.language or row.has("data") or row.hook == "shell":  # it runs them itself, or looks
+        return
+    for arg in call.args:
+        word = re.split("[=@]", arg)[-1].removeprefix("file://")
+        if word and "." in word:
+            yield resolve(word, call.shell)
+
+
+def judge_waiting(call: Call) -> None:
+    """Judge files of this text that run, or are believed, without another command."""
+    for full, text in list(call.shell.files.items()):
+        if _SOURCES.fullmatch(full):
+            _judge_registries(call, full, text)
+        for one in TABLE.texts["self-running"]:
+            if pattern(one.pattern).search(full) and re.search(one.when, text):
+                _judge_once(call, full, one.reason)
+
+
+def _judge_once(call: Call, full: str, language: str) -> None:
+    """Judge a file that another program runs or reads; one that runs that again ends there."""
+    text = call.shell.files.pop(full, "")
+    if text and (full, text) not in call.shell.judged:
+        _judge(call, full, text, language)
+        if not call.machine.probing:
+            call.shell.judged.add((full, text))
+    call.shell.files.setdefault(full, text)
+
+
+def _judge(call: Call, full: str, text: str, language: str) -> None:
+    if language == "settings":
+        judge_settings(call, text)
+    elif is_known(text) or not execute(call, text, full.rpartition("/")[2]):
+        judge_text(call, text, language)
+
+
+def _judge_registries(call: Call, full: str, text: str) -> None:
+    for keys, values in settings_in(text):
+        for value in values:
+            if _REGISTRIES.search(keys[-1] if keys else "") and "://" in value:
+                url = value[value.find("http") :]
+                if is_known(url) and not is_known_registry(url):
+                    reason = f"takes packages from an address nobody has vouched for: {shown(url)}"
+                    call.report("package-source", reason, full)
+
+
+# How settings name a person's home.
+_HOME = regex(r"\{+\s*(?:\$?env[:.]|ENV_)?(?i:home(?:dir|_dir)?|user_home)\s*\}+|%\(ENV_HOME\)s")
+
+
+def judge_settings(call: Call, text: str) -> None:
+    """Judge the commands among the values of settings, with the directories that stand beside them."""
+    found = list(settings_in(text))
+    places = {
+        keys[:-1]: values[0] for keys, values in found if keys and _PLACES.fullmatch(keys[-1])
+    }
+    program = ""
+    for keys, values in found:
+        key = keys[-1].rpartition(".")[2] if keys else ""
+        if key == "repo" and is_foreign_repository(values[0]):
+            call.report("run-download", f"runs what a repository holds: {shown(values[0])}")
+        above = (keys[:at] for at in range(len(keys), -1, -1))
+        here = call.moved(next((places[one] for one in above if one in places), None))
+        if _ARGUMENTS.fullmatch(key) and program:
+            _try_words(here, [program, *values])
+        elif len(values) > 1:
+            _try_words(here, values)
+        for value in values:
+            if starts_itself(call.name, key, value):
+                call.report("fork-bomb", f"a task starts itself without end: {shown(key)}")
+            _try_text(here, value, is_command=any(map(_COMMANDS.fullmatch, keys)))
+            if key.isupper():
+                judge_variable(call, key, value, temporary=True)
+        if _PROGRAMS.fullmatch(key):
+            program = values[0]
+
+
+def starts_itself(program: str, task: str, code: str) -> bool:
+    """True for the code of a task that starts the same task beside itself."""
+    again = rf"(?<![\w-]){re.escape(program)}\b\s+(?:run\s+|-\S+\s+)*{re.escape(task)}\b[^&|;\n]*(?:&(?!&)|\|(?!\|))"
+    return bool(task) and re.search(again, code) is not None
+
+
+def is_foreign_repository(url: str) -> bool:
+    """True for an address that is at none of the hosts everybody uses."""
+    return "://" in url and not is_local(url) and not host_of(url).endswith(_FORGES)
+
+
+def _try_words(call: Call, words: list[str]) -> None:
+    if len(words) == 2 and " " in words[1] and not words[1].startswith("-"):
+        return  # two commands
+    if is_worth_trying(words[0]) and call.machine.probe_argv(words, call.shell):
+        call.run(words)
+
+
+def _try_text(call: Call, text: str, *, is_command: bool) -> None:
+    """Run a text that reads as a dangerous command: any behind a key for commands, else one that
+    begins with a program worth trying.
+    """
+    text = _HOME.sub("$HOME", text)
+    text = re.sub(r"^(!|shell[=:]|exec[=:]|\$\(shell )\s*", "", text)
+    first = "".join(text.split(None, 1)[:1])
+    is_tried = is_command or is_worth_trying(first) or "$" in first
+    if is_tried and call.machine.probe_text(text, call.shell):
+        run_code(call, text, call.name)

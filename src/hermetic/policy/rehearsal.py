@@ -1,0 +1,47 @@
+"""Whether a call concerns what is there for tests or development, and nobody else needs."""
+
+from __future__ import annotations
+
+import re
+
+from .call import Call
+from .paths import classify, resolve
+from .tables import names, regex
+
+TESTS = r"(?:tests?|testing|dev(?:elopment)?|ci|e2e|spec|scratch|sandbox|tmp|temp)"
+_FOR_TESTS = regex(rf"(?i)(?<![a-z])i?{TESTS}(?![a-z])")
+_LIVE = regex(r"(?i)prod|(?<![a-z])(?:live|staging|stage)(?![a-z])")
+_HERE = regex(r"(?<![\w.-])(localhost|127\.0\.0\.1|\[?::1\]?)(?![\w.-])")
+# Clusters that run on a developer's machine.
+_CLUSTER = regex(
+    rf"(^|\s)--(kube-)?context[= ]((kind|k3d)-\S+|minikube|docker-desktop|orbstack|colima|rancher-desktop|{TESTS})(\s|$)"
+)
+_SHARED = names("cloud-destroys sql-destroys read-secret")
+
+
+def is_for_tests(call: Call, *names: str) -> bool:
+    """True where names say that something is there for tests or development, and no word of a call
+    says that it is in use.
+    """
+    words = [*call.args, *call.env.values(), *names]
+    return any(map(_FOR_TESTS.search, names)) and not any(map(_LIVE.search, words))
+
+
+def is_rehearsal(call: Call, rule: str) -> bool:
+    """True where a rule about what others share applies to a cluster of this machine, to a server
+    here with a name for tests, or to a repository among temporary files.
+    """
+    if rule == "rewrite-shared-history":
+        path = "".join(call.options.operands[:1]) if call.name == "git-push" else "."
+        is_path = path == "." or path.startswith(("/", "./", "../"))
+        return is_path and classify(resolve(path, call.shell), call.shell) == "temp"
+    text = " ".join(call.args).replace("/dev/", "")
+    if rule not in _SHARED or _LIVE.search(text):
+        return False
+    if _CLUSTER.search(text):
+        return True
+    is_here = rule == "cloud-destroys" or (rule == "sql-destroys" and call.row.hook == "http")
+    named = re.search(r"(^|\s)--local(\s|$)", text) or (
+        _HERE.search(text) and _FOR_TESTS.search(text)
+    )
+    return is_here and bool(named)

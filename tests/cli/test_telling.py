@@ -1,12 +1,14 @@
 """`version`, `doctor`, `demo` and the help."""
 
 import contextlib
+import importlib.metadata
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 import urllib.request
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from hermetic.cli.report import age, one_line, size, span
 from hermetic.environments import catalog
 from hermetic.registry.records import runtime_path
 from tests.cli.program import COMMAND, as_json, hermetic
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_version_is_told() -> None:
@@ -87,7 +91,24 @@ def test_doctor_tries_what_is_here() -> None:
 
 def test_doctor_advises_only_what_this_version_can_use() -> None:
     plain = {"python", "bash", "subreaper", "runtime directory", "spool", "web"}
-    assert {check["name"] for check in as_json("doctor")} - plain <= set(catalog.kinds())
+    named = {check["name"] for check in as_json("doctor")} - plain
+    assert {name for name in named if not name.startswith("extra ")} <= set(catalog.kinds())
+
+
+def test_doctor_lists_the_extras_with_their_command() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    published = project["optional-dependencies"].keys() - {"dev", "docs"}
+    checks = {check["name"]: check for check in as_json("doctor")}
+    assert {name for name in checks if name.startswith("extra ")} == {
+        f"extra {name}" for name in published
+    }
+    installed = checks["extra serve"]
+    assert (installed["state"], installed["advice"]) == ("ok", "")
+    assert f"uvicorn {importlib.metadata.version('uvicorn')}" in installed["found"]
+    missing = checks["extra modal"]  # not among the packages for development
+    assert (missing["state"], missing["advice"]) == ("missing", "pip install 'hermetic[modal]'")
+    assert missing["found"].endswith("not installed: modal")
+    assert hermetic("doctor").returncode == 0
 
 
 def test_doctor_says_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from hermetic.cli.colours import shown_state
 from hermetic.cli.command import FAILED, JSON, Command, options
+from hermetic.cli.extras import PURPOSES, Extra, extras
 from hermetic.cli.report import one_line, print_json
 from hermetic.config import load
 from hermetic.contract.environment import Finding
@@ -71,7 +72,7 @@ async def all_checks() -> list[Check]:
     plain = [_python(), await _bash(), _subreaper(), _runtime_directory(), _spool()]
     others = [kind for kind in catalog.kinds() if kind not in ("local", *catalog.ALIASES)]
     checks = [*plain, await _local(), *await asyncio.gather(*map(_kind, others))]
-    return [*checks, *_aliases(checks), _web()]
+    return [*checks, *_aliases(checks), _web(), *map(_extra, extras())]
 
 
 def _aliases(checks: list[Check]) -> list[Check]:
@@ -187,6 +188,15 @@ def _web() -> Check:
     advice = "; ".join(dict.fromkeys(filter(None, missing.values())))
     found = f"{' and '.join(usable) or 'neither web_search nor web_extract'} can be used"
     return _check("web", "missing" if not usable else "weak" if advice else "ok", found, advice)
+
+
+def _extra(extra: Extra) -> Check:
+    """Whether the packages of an extra are installed. One that is missing is no fault."""
+    name, purpose = f"extra {extra.name}", PURPOSES[extra.name]
+    if not extra.missing:
+        return _check(name, "ok", ", ".join(extra.installed))
+    found = f"for {purpose}; not installed: {', '.join(extra.missing)}"
+    return _check(name, "missing", found, extra.command)
 
 
 COMMANDS = {

@@ -114,7 +114,10 @@ _AUTH = re.compile(
 _DOCKER_CONFIG = re.compile(
     r"\.dockerconfigjson[\"']?\s{0,8}:\s{0,8}[\"']?([A-Za-z0-9+/]{20,65536}={0,2})"
 )
-
+# The token in the record of an environment, also within JSON that is itself a text.
+_RECORD = re.compile(
+    r"\\{0,3}\"socket\\{0,3}\":\s?\\{0,3}\"[^\"\n]{0,512}\",\s?\\{0,3}\"token\\{0,3}\":\s?\\{0,3}\"([A-Za-z0-9+/]{8,256}={0,2})"
+)
 
 _PAIR = re.compile(r"([\w.-]{1,128})=([^;,\s\"']{16,4096})")
 _JAR = re.compile(
@@ -422,6 +425,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern(":", _PGPASS, _pgpass),
     Pattern("auth", _AUTH, _basic_login),
     Pattern(".dockerconfigjson", _DOCKER_CONFIG, _any),
+    Pattern('"socket', _RECORD, _any),
     # Cookies: in headers, in options of curl, in a cookie jar.
     _cookies("cookie", r"cookie[\"']?[ \t]{0,4}[:=][ \t]{0,4}"),
     _cookies("curl", r"curl(?=[ \t])[^\r\n]{0,500}?[ \t](?:-b|--cookie)[ \t=]{0,4}"),

@@ -1,6 +1,7 @@
 """Secrets are hidden, ordinary data is not, and what was hidden cannot be written back unseen."""
 
 import itertools
+import json
 import os
 import re
 import subprocess
@@ -12,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hermetic
 from hermetic.redaction import tokens
 from hermetic.redaction.known_secrets import KnownSecret, secrets_of
 from hermetic.redaction.patterns import PATTERNS, Content
 from hermetic.redaction.redactor import MARK, Redactor, hidden_in
+from hermetic.registry.records import runtime_root
 from hermetic.tools.base.show import content_of_command
 from tests.docs.pages import read
 from tests.programs import need
@@ -320,6 +323,19 @@ def test_lines_of_a_key_file_are_hidden_without_its_borders(command: str) -> Non
     assert content_of_command(command) == "environment"
     shown = Redactor().redact(body, content_of_command(command))
     assert not any(line[:12] in shown for line in body.split("\n"))
+
+
+def test_the_token_of_a_record_is_hidden_wherever_it_is_printed() -> None:
+    with hermetic.blocking.open("local", login=False) as env:
+        path = Path(runtime_root()) / env.id / "env.json"
+        record = path.read_text()
+        token = json.loads(record)["token"]
+        found = env.run(f"grep -r token {path.parents[1]} --include=env.json").output
+    assert token in found
+    for text in (record, found, json.dumps(json.loads(record)), json.dumps({"output": record})):
+        for content in CONTENTS:
+            assert token not in Redactor().redact(text, content)
+            assert '"pid' in Redactor().redact(text, content).replace("\\", "")
 
 
 def test_a_certificate_beside_a_key_stays() -> None:

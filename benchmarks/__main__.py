@@ -48,7 +48,7 @@ def main() -> int:
     if arguments.readme:
         fill_headlines(Path(arguments.readme), report)
     if arguments.page:
-        fill(Path(arguments.page), report)
+        fill(Path(arguments.page), report, add=arguments.add)
     return 0
 
 
@@ -69,6 +69,11 @@ def _parser() -> argparse.ArgumentParser:
         help="put the five headline rows between the markers of a Markdown page",
     )
     parser.add_argument("--page", metavar="FILE", help="the same with every row")
+    parser.add_argument(
+        "--add",
+        action="store_true",
+        help="with --page: below the tables that are there, instead of them",
+    )
     parser.add_argument(
         "--read", metavar="FILE", help="show a report written before instead of measuring"
     )

@@ -16,14 +16,18 @@ HEADLINES = {  # row: what it measures, and its baseline, in the README's words
 }
 
 
-def fill(page: Path, report: Report) -> None:
-    """Puts every row of the report between the markers. Raises ValueError."""
+def fill(page: Path, report: Report, *, add: bool = False) -> None:
+    """Puts every row of the report between the markers; `add`: below the tables that are there.
+
+    Raises ValueError.
+    """
     rows = [
         _line(HEADINGS),
         _line(["---"] * len(HEADINGS)),
         *(_line(cells(row)) for row in report.rows),
     ]
-    _replace(page, "\n".join([*rows, "", f"{summary(report)}. {machine(report)}."]))
+    table = "\n".join([*rows, "", f"{summary(report)}. {machine(report)}."])
+    _replace(page, f"{_between(page)}\n\n{table}" if add else table)
 
 
 def fill_headlines(page: Path, report: Report) -> None:
@@ -56,11 +60,21 @@ def _headline(row: Row) -> tuple[str, str, str]:
 
 
 def _replace(page: Path, text: str) -> None:
+    before, _, after = _parts(page)
+    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def _between(page: Path) -> str:
+    return _parts(page)[1].strip("\n")
+
+
+def _parts(page: Path) -> tuple[str, str, str]:
+    """The page before, between and behind the markers."""
     before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
+    between, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"{page} has no lines {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    return before, between, after
 
 
 def _line(columns: tuple[str, ...] | list[str]) -> str:

@@ -81,6 +81,19 @@ def test_a_page_gets_its_figures_between_the_markers(tmp_path: Path) -> None:
         fill(page, report(*some_rows()))
 
 
+def test_figures_of_another_run_are_added_below_those_of_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    for add in (False, True, True):
+        fill(page, report(*some_rows()), add=add)
+    text = page.read_text()
+    assert text.count("| what | ours (p95) |") == text.count(" targets met") == 3
+    assert text.count(BEGIN) == text.count(END) == 1
+    assert "old" not in text
+    assert text.startswith("before\n")
+    assert text.endswith(f"\n{END}\nafter\n")
+
+
 def test_the_readme_gets_five_rows_with_their_baseline(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")

@@ -15,11 +15,12 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext, suppres
 
 from hermetic.cli.command import FAILED, Command, options
 from hermetic.cli.copying import LogCopy, pieces
-from hermetic.cli.interrupts import Interrupts, Stopped, run_interruptibly, shielded
+from hermetic.cli.interrupts import Interrupts, Stopped, run_interruptibly
 from hermetic.cli.lookup import IN, PROCESS, KnownProcess, attached, find_process
 from hermetic.cli.opening import DenyRules, settings_here
 from hermetic.cli.report import one_line, user_name
 from hermetic.cli.streams import terminal_size
+from hermetic.contract.concurrency import beside, shielded
 from hermetic.contract.endings import Ending
 from hermetic.contract.errors import (
     ExecutionError,
@@ -158,17 +159,12 @@ async def show_process(
 
         start = max(0, process.info.out - SHOWN_BYTES) if has_terminal else 0
         copy = LogCopy(environment, process.id, show, start)
-        output = asyncio.create_task(copy.to_the_end())
-        typed = asyncio.create_task(_pass_on(keyboard, has_terminal, detach, ends_input))
-        try:
+        typing = _pass_on(keyboard, has_terminal, detach, ends_input)
+        async with beside(copy.to_the_end()) as output, beside(typing) as typed:
             await asyncio.wait([output, typed], return_when=asyncio.FIRST_COMPLETED)
             if typed.done() and typed.result():
                 return None
             await output
-        finally:
-            for task in (output, typed):
-                task.cancel()
-            await asyncio.wait([output, typed])
     return (await process.status()).ending
 
 

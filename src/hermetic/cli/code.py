@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hermetic.cli.command import INTERRUPTED, Command, check_above_zero, options, report_error
-from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly, shielded
+from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly
 from hermetic.cli.opening import (
     ENVIRONMENT,
     current_directory,
@@ -21,6 +21,7 @@ from hermetic.cli.opening import (
 from hermetic.cli.progress import log_progress, slow_start
 from hermetic.cli.report import one_line, print_json
 from hermetic.config import Settings, load
+from hermetic.contract.concurrency import shielded
 from hermetic.contract.errors import InvalidArgument
 from hermetic.contract.limits import CODE_CALLS, CODE_TIME
 from hermetic.toolbox import Toolbox

@@ -5,7 +5,6 @@ import os
 import signal
 from argparse import Namespace
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -99,12 +98,3 @@ def interruptible(
 ) -> Callable[[Namespace], T]:
     """A command that runs until it has returned, or a signal has cancelled it."""
     return lambda arguments: run_interruptibly(lambda interrupts: command(arguments, interrupts))
-
-
-async def shielded(work: Coroutine[Any, Any, T]) -> T:
-    """The result of the coroutine; cancelling the waiter does not interrupt it."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([task])
-    return task.result()

@@ -24,7 +24,7 @@ from hermetic.cli.command import (
     takes,
 )
 from hermetic.cli.copying import LogCopy, feed, has_input, pieces
-from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly, shielded
+from hermetic.cli.interrupts import Interrupted, Interrupts, run_interruptibly
 from hermetic.cli.opening import (
     ENVIRONMENT,
     Chosen,
@@ -37,6 +37,7 @@ from hermetic.cli.progress import Progress, log_progress, slow_start
 from hermetic.cli.report import one_line, print_json
 from hermetic.cli.streams import terminal_size
 from hermetic.contract.command import Result
+from hermetic.contract.concurrency import shielded
 from hermetic.contract.endings import Ending, Lost, TimedOut
 from hermetic.contract.errors import InvalidArgument, NotPermitted
 from hermetic.contract.process import PERSON

@@ -28,6 +28,7 @@ from hermetic.cli.lookup import (
 )
 from hermetic.cli.report import age, print_listing, size, table
 from hermetic.cli.streams import SPELLING, terminal_size
+from hermetic.contract.concurrency import beside
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError, InvalidArgument
 from hermetic.contract.process import ProcessInfo
@@ -122,17 +123,14 @@ async def _show(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     monitor, loop = Monitor(arguments.within), asyncio.get_running_loop()
     with _screen(interrupts):
         loop.add_signal_handler(signal.SIGWINCH, monitor.changed.set)
-        drawing = asyncio.create_task(_draw_frames(monitor, interrupts, arguments.interval))
-        leaving = asyncio.create_task(_leave_key())
+        frames = _draw_frames(monitor, interrupts, arguments.interval)
         try:
-            done, _ = await asyncio.wait([drawing, leaving], return_when=asyncio.FIRST_COMPLETED)
-            if drawing in done:
-                drawing.result()
+            async with beside(frames) as drawing, beside(_leave_key()) as leaving:
+                await asyncio.wait([drawing, leaving], return_when=asyncio.FIRST_COMPLETED)
+                if drawing.done():
+                    drawing.result()
         finally:
             loop.remove_signal_handler(signal.SIGWINCH)
-            for task in (drawing, leaving):
-                task.cancel()
-            await asyncio.wait([drawing, leaving])
             await monitor.close()
     return 0
 

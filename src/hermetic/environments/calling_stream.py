@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from hermetic.contract.concurrency import in_thread
 from hermetic.contract.limits import CALL
-from hermetic.contract.threads import in_thread
 from hermetic.environments.calling_scripts import LEAVE, PULL, PUSH, SAY, NoAnswer, answered, script
 
 T = TypeVar("T")

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from hermetic.contract.concurrency import beside
 from hermetic.contract.errors import ConfigError
 from hermetic.environments.clouds.backend import PROXIES, CloudBackend, CloudOptions
 from hermetic.environments.clouds.hosted import Gone, NewSandbox, Ran
@@ -210,15 +211,11 @@ class ModalSandbox:
             process = await self._sandbox.exec.aio(
                 "sh", "-c", script, text=False, timeout=math.ceil(seconds)
             )
-            writing = asyncio.ensure_future(self._feed(process, given))
-            try:
+            async with beside(self._feed(process, given)):
                 output, errors = await asyncio.gather(
                     process.stdout.read.aio(), process.stderr.read.aio()
                 )
                 code = await process.wait.aio()
-            finally:
-                writing.cancel()
-                await asyncio.gather(writing, return_exceptions=True)
         return Ran(output, errors.decode("utf-8", "replace").strip(), code)
 
     @staticmethod

@@ -8,6 +8,7 @@ import stat
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+from hermetic.contract.concurrency import beside
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.environments.options import OptionsBackend
 from hermetic.registry.host_process import is_alive
@@ -44,12 +45,8 @@ async def passed_on(path: str) -> AsyncIterator[None]:
     Every user may connect: the directories above decide who can.
     """
     with _listening(path) as listener:
-        passing = asyncio.create_task(_pass_on(listener))
-        try:
+        async with beside(_pass_on(listener)):
             yield
-        finally:
-            passing.cancel()
-            await asyncio.wait([passing])
 
 
 def _listening(path: str) -> socket.socket:

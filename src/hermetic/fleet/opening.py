@@ -15,10 +15,10 @@ import msgspec
 
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.approval import Approver, Mode
+from hermetic.contract.concurrency import in_thread
 from hermetic.contract.environment import Backend, EnvironmentRecord, NewEnvironment
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.contract.limits import FIRST_CLIENT, TASK_LENGTH
-from hermetic.contract.threads import in_thread
 from hermetic.contract.variables import is_text
 from hermetic.environments import catalog
 from hermetic.environments.starting import MOST_STDERR

@@ -15,8 +15,8 @@ import msgspec
 
 from hermetic.config import Settings, load
 from hermetic.contract.approval import Answer, ApprovalRequest, Denial
+from hermetic.contract.concurrency import in_thread
 from hermetic.contract.errors import ConfigError, ExecutionError
-from hermetic.contract.threads import in_thread
 from hermetic.contract.tool import Fields, Tool
 from hermetic.hermes.agent_environment import AgentEnvironment
 from hermetic.hermes.agent_files import shown_files

@@ -17,10 +17,10 @@ from hermetic.blocking.portal import in_portal
 from hermetic.config.loading import HOMES
 from hermetic.config.settings import Settings
 from hermetic.contract.approval import Answer, ApprovalRequest, Denial
+from hermetic.contract.concurrency import in_thread
 from hermetic.contract.errors import EnvironmentUnavailable, ExecutionError
 from hermetic.contract.fleet import FleetInfo
 from hermetic.contract.notice import Notice
-from hermetic.contract.threads import in_thread
 from hermetic.contract.tool import DEFAULT_TASK, Fields, Tool
 from hermetic.fleet.opening import attach
 from hermetic.toolbox import Toolbox

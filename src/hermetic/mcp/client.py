@@ -293,14 +293,3 @@ def _options(given: ServeOptions) -> Mapping[str, Any]:
     if given.task is not None or known.get("unattended") is not None:
         return given.options
     return {**given.options, "unattended": known.get("lease") or LEASE}
-
-
-async def close_fully(client: Client) -> None:
-    """Closes a client, also if the caller is cancelled meanwhile: an impatient parent sends a
-    second signal.
-    """
-    closing = asyncio.ensure_future(client.close())
-    while not closing.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(closing)
-    closing.result()

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
-from hermetic.mcp.client import Client, close_fully
+from hermetic.contract.concurrency import shielded
+from hermetic.mcp.client import Client
 
 MOST = 512  # clients at once
 
@@ -64,14 +65,16 @@ class Clients:
         client = self._clients.pop(key, None)
         self._watch(key)
         if client is not None:
-            await close_fully(client)
+            await shielded(client.close())
 
     async def close(self) -> None:
         """Closes all of them."""
         for timer in self._timers.values():
             timer.cancel()
         clients, self._clients = list(self._clients.values()), {}
-        await asyncio.gather(*map(close_fully, clients), *self._closing)
+        # shielded: an impatient parent sends a second signal
+        closing = (shielded(client.close()) for client in clients)
+        await asyncio.gather(*closing, *self._closing)
 
     def _watch(self, key: Hashable) -> None:
         """Starts the lease of a client that has no request, and stops it for one that has."""

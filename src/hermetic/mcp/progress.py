@@ -3,8 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hermetic.contract.limits import ACTIVITY
@@ -21,19 +20,12 @@ _log = logging.getLogger("hermetic.mcp")
 Report = Callable[[float, str], Awaitable[None]]  # seconds since the call began, message
 
 
-@asynccontextmanager
-async def reported(client: Client, call: Call, report: Report) -> AsyncIterator[None]:
-    """While the block runs, the call's output is reported each second, and else every 10 s that it
-    runs.
-    """
-    reporting = asyncio.create_task(_report(client, call, report))
+async def report_quietly(client: Client, call: Call, report: Report) -> None:
+    """Reports the call's output each second, and else every 10 s that it runs."""
     try:
-        yield
-    finally:
-        reporting.cancel()
-        await asyncio.wait([reporting])
-        if not reporting.cancelled() and (error := reporting.exception()) is not None:
-            _log.info("progress was not reported: %r", error)
+        await _report(client, call, report)
+    except Exception as error:
+        _log.info("progress was not reported: %r", error)
 
 
 async def _report(client: Client, call: Call, report: Report) -> None:

@@ -43,12 +43,13 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hermetic.contract import VERSION
+from hermetic.contract.concurrency import beside
 from hermetic.mcp import resources
 from hermetic.mcp.calls import Call, Question
 from hermetic.mcp.client import About, Client, ServeOptions
 from hermetic.mcp.greeting import INSTRUCTIONS, NAME
 from hermetic.mcp.presence import Clients, TooMany
-from hermetic.mcp.progress import reported
+from hermetic.mcp.progress import report_quietly
 from hermetic.mcp.questions import opens_pages, takes_forms
 from hermetic.mcp.results import described_tool, failure, tool_result
 from hermetic.mcp.secret_page import SecretPages
@@ -148,7 +149,7 @@ class Handlers:
     ) -> CallToolResult | InputRequiredResult:
         is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
         try:
-            async with reported(client, call, partial(_report, context)):
+            async with beside(report_quietly(client, call, partial(_report, context))):
                 while (question := await call.next_question()) is not None:
                     if is_modern:
                         request = ElicitRequest(params=question.params)

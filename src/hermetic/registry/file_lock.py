@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from hermetic.contract.threads import in_thread
+from hermetic.contract.concurrency import in_thread
 
 
 @asynccontextmanager

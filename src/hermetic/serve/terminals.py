@@ -9,10 +9,10 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from hermetic.contract.concurrency import in_thread
 from hermetic.contract.errors import ExecutionError, InvalidArgument, UnknownProcess
 from hermetic.contract.limits import SCREEN_REPLAY, TERMINAL_IDLE, TERMINAL_REPLAY, TERMINALS
 from hermetic.contract.process import ProcessInfo
-from hermetic.contract.threads import in_thread
 from hermetic.serve.control import Channel, Person, clamp
 from hermetic.serve.echo import EchoPolling
 from hermetic.serve.outgoing import Outgoing

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
-from hermetic.contract.threads import in_thread
+from hermetic.contract.concurrency import in_thread
 from hermetic.contract.tool import IS_SILENT
 
 P = ParamSpec("P")

@@ -8,11 +8,11 @@ from typing import Literal
 import msgspec
 
 from hermetic.contract.approval import Guard
+from hermetic.contract.concurrency import in_thread
 from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import InvalidArgument, Unsupported
 from hermetic.contract.limits import FRAME_BODY, KILL_GRACE
 from hermetic.contract.process import Chunk, InputRecord, ProcessInfo, Shown, Status
-from hermetic.contract.threads import in_thread
 from hermetic.link import answers
 from hermetic.link.failures import ResidentGone
 from hermetic.link.link import Link

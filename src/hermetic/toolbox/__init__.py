@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermetic.contract import errors
+from hermetic.contract.concurrency import in_thread
 from hermetic.contract.notice import read_wishes
-from hermetic.contract.threads import in_thread
 from hermetic.contract.tool import DEFAULT_TASK, Interrupted
 from hermetic.environments import catalog
 from hermetic.resident.lazy import Lazy, is_loaded, load

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from hermetic.contract.concurrency import beside
 from hermetic.contract.environment import ResidentConfig, Started
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.contract.limits import CONTAINER_START
@@ -125,16 +126,13 @@ class ContainerStart:
             host_socket=f"{HOST}/s" if self.sees_host else "",
         )
         given = resident_input(config)
-        remembered, identity = self.choice.identity, asyncio.create_task(self._identity())
-        try:
+        remembered = self.choice.identity
+        async with beside(self._identity()) as identity:
             started = await self._started(name, words, given, errors)
             if await identity != remembered:
                 self.choice.forget()
                 raise ChangedImage(f"the image {self.plan.options.image!r} has changed")
             return started
-        finally:
-            identity.cancel()
-            await asyncio.wait([identity])
 
     async def _identity(self) -> str:
         """The image's id, if that of its name is remembered: another image may have the name now."""
@@ -292,17 +290,12 @@ async def _supervised(
     After a cancel the attempt continues for a while: an engine that is interrupted while it creates
     a container may finish it after the cleanup. Raises NoEngine.
     """
-    task = asyncio.ensure_future(attempt)
-    try:
-        while not (await asyncio.wait([task], timeout=LOOK_SECONDS))[0]:
-            if what := await trouble():
-                raise NoEngine(what)
-        return task.result()
-    except asyncio.CancelledError:
-        await asyncio.wait([task], timeout=SETTLE_SECONDS)
-        raise
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # retrieved
+    async with beside(attempt) as task:
+        try:
+            while not (await asyncio.wait([task], timeout=LOOK_SECONDS))[0]:
+                if what := await trouble():
+                    raise NoEngine(what)
+            return task.result()
+        except asyncio.CancelledError:
+            await asyncio.wait([task], timeout=SETTLE_SECONDS)
+            raise

@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 
+from hermetic.contract.concurrency import beside
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.environments.clouds.hosted import ROOT, Gone, Ran
 from hermetic.environments.pods.api import ApiFailure, Cluster, Deleted, Object, PodStream
@@ -191,14 +192,12 @@ class Pod:
         words = ["sh", "-c", f"head -c {len(given)} | {{ {script}\n}}" if given else script]
         async with asyncio.timeout(seconds):
             stream = await self._exec(words, with_input=bool(given))
-            writing = asyncio.ensure_future(_feed(stream, given))
             output = b""
             try:
-                while data := await stream.read():
-                    output += data
+                async with beside(_feed(stream, given)):
+                    while data := await stream.read():
+                        output += data
             finally:
-                writing.cancel()
-                await asyncio.gather(writing, return_exceptions=True)
                 await stream.close()
         errors = stream.errors.decode("utf-8", "replace").strip()
         if stream.exit_code is None:

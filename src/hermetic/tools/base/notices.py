@@ -8,12 +8,13 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from hermetic.contract.concurrency import beside
 from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import ExecutionError
 from hermetic.contract.limits import DELIVERY_PAUSE, FINAL_OUTPUT, LONGEST_DELIVERY_PAUSE, NOTICES
@@ -308,7 +309,7 @@ class Reporter:
             await self._process.claim()
             wishes = self.wishes = read_wishes(self._process.info.tag) or self.wishes
             self._is_ours = True
-            async with self._reporting():
+            async with beside(self._report()):
                 if wishes.watch and not wishes.told:
                     await self._search(
                         Watch(wishes.watch, wishes.searched, wishes.strikes, wishes.matches)
@@ -409,20 +410,9 @@ class Reporter:
         await self.amend(searched=searched, strikes=strikes, matches=matches)
         await self._settle()
 
-    @asynccontextmanager
-    async def _reporting(self) -> AsyncIterator[None]:
-        """Reports progress at intervals while the block waits."""
-        reports = asyncio.ensure_future(self._report()) if self.wishes.every else None
-        try:
-            yield
-        finally:
-            if reports is not None:
-                reports.cancel()
-                with contextlib.suppress(asyncio.CancelledError, ExecutionError):
-                    await reports
-
     async def _report(self) -> None:
-        while True:
+        """Reports progress at intervals."""
+        while self.wishes.every:
             await asyncio.sleep(self.wishes.every)
             shown = await self._tail(PROGRESS_CHARACTERS)
             age = round(self._process.info.duration)  # reports of the next caller have other ids

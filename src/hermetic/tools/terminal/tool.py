@@ -12,6 +12,7 @@ import msgspec
 from hermetic.approvals.context import PolicyContext
 from hermetic.contract.approval import Judged
 from hermetic.contract.command import Result
+from hermetic.contract.concurrency import beside
 from hermetic.contract.endings import Cancelled, Ending, Lost, TimedOut, Yielded
 from hermetic.contract.errors import (
     EnvironmentUnavailable,
@@ -237,9 +238,10 @@ class TerminalCall:
     async def _ending(self, process: Process, timeout: float) -> Ending | None:
         """How the process ended within its time; None when it may go on."""
         task, asked = self._task, self._asked
-        typing = asyncio.ensure_future(process.write(asked.stdin)) if asked.stdin else None
+        # input that it has not read by the end is dropped
+        typing = beside(process.write(asked.stdin)) if asked.stdin else contextlib.nullcontext()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout), typing:
                 return await task.interruptible(process.wait())
         except Interrupted:
             await process.kill()
@@ -249,12 +251,6 @@ class TerminalCall:
                 return None
             await process.kill()
             return TimedOut(timeout)
-        finally:
-            if typing is not None:  # input that it has not read by now is dropped
-                typing.cancel()
-                await asyncio.wait([typing])
-                if not typing.cancelled():
-                    typing.exception()
 
     async def _start(
         self,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from httpx2 import URL, InvalidURL
 
-from hermetic.contract.threads import in_thread
+from hermetic.contract.concurrency import in_thread
 from hermetic.tools.web.errors import FetchError, Refused
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

@@ -15,10 +15,10 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from hermetic.config.settings import WebSettings
+from hermetic.contract.concurrency import in_thread
 from hermetic.contract.errors import ExecutionError, InvalidArgument
 from hermetic.contract.limits import WEB_CACHE, WEB_CACHED, WEB_PAGES, WEB_RESULTS
 from hermetic.contract.printable import one_line
-from hermetic.contract.threads import in_thread
 from hermetic.contract.tool import Fields, Tool, about
 from hermetic.resident.lazy import Lazy, is_loaded, load
 from hermetic.tools.base.keeping import keep

@@ -1,11 +1,12 @@
-"""Blocking calls from an event loop."""
+"""Work beside that of an event loop or a task: blocking calls, and tasks for the length of a block."""
 
 import asyncio
 import contextlib
 import contextvars
 import threading
-from collections.abc import Callable
-from typing import TypeVar, cast
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -36,3 +37,25 @@ async def in_thread(call: Callable[[], T]) -> T:
 
     threading.Thread(target=work, name="hermetic-call", daemon=True).start()
     return await done
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, T]) -> "AsyncIterator[asyncio.Task[T]]":
+    """A task while the block lasts. At its end the task is cancelled, and has ended; an error that
+    the block has not taken is dropped.
+    """
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
+    """The result of the coroutine; cancelling the waiter does not interrupt it."""
+    task = asyncio.create_task(work)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    return task.result()

@@ -101,6 +101,30 @@ def test_a_python_that_cannot_make_environments_gets_the_one_command_that_helps(
     assert "No module named that" in (machine.checkout / ".setup.log").read_text()
 
 
+def test_tests_are_set_up_by_pip_where_uv_cannot(machine: Machine) -> None:
+    """uv does not read the files by which pip may know an index."""
+    machine.add_environment()
+    stamp = machine.checkout / ".venv/.ready-dev"
+    machine.add("python3", 'echo "$*" >>"$0.log"; [ "$2" != uv ]')
+    for folder in ("python", "python3"):
+        (machine.checkout / ".venv/bin" / folder).unlink(missing_ok=True)
+        (machine.checkout / ".venv/bin" / folder).symlink_to(machine.programs / "python3")
+    done = subprocess.run(
+        ["/bin/bash", "-c", '. scripts/private-python.sh; prepare "$PWD" dev'],
+        env={"PATH": str(machine.programs)},
+        cwd=machine.checkout,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert stamp.exists()
+    calls = (machine.checkout / ".venv/bin/python.log").read_text().splitlines()
+    assert [line.partition("install ")[2] for line in calls if "install " in line] == [
+        "uv",
+        "--python .venv -e .[dev]",
+        "-e .[dev]",
+    ]
+
+
 def test_a_start_goes_on_where_the_page_cannot_be_built(machine: Machine) -> None:
     machine.add_environment()
     (machine.checkout / "console/src").mkdir(parents=True)

@@ -77,6 +77,7 @@ def jail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jail:
     append = upload.APPEND
     # An own name for each part that comes: what was not sent again can be seen.
     monkeypatch.setattr(upload, "APPEND", append + "echo part >>/parts\n")
+    monkeypatch.setattr(upload, "LEVEL", 1)  # how small archives are is the matter of test_runtime
     return found
 
 

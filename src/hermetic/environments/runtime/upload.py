@@ -60,8 +60,10 @@ NAMES = 4  # tried in each directory: another runtime, or anything else, may hav
 # After so many days without use, an upload is removed by another one; and where that comes from the
 # same programs of the same opener, which supersedes it.
 UNUSED_DAYS, SUPERSEDED_DAYS = 30, 1
-TOOLS = "mkdir chmod cat rm mv wc tar gzip sha256sum"
+TOOLS = "mkdir chmod cat rm mv ls tar gzip sha256sum"
 FOUND = "hermetic-found:"  # begins the lines that are answers
+
+SIZE = 'size() { set -- $(ls -ln "$1"); echo "$5"; }\n'
 
 # Prints the machine, the user, and the directories in which a program of ours may lie and run.
 LOOK = rf"""
@@ -104,12 +106,12 @@ if sha256sum -c >/dev/null 2>&1; then
     say whole .
     exit
 fi
-[ ! -f "$part" ] || say arrived "$(wc -c <"$part")"
+[ ! -f "$part" ] || say arrived "$(size "$part")"
 say broken .
 """
 APPEND = """
 umask 077
-cd "$prefix" && cat >>"$part" && say arrived "$(wc -c <"$part")"
+cd "$prefix" && cat >>"$part" && say arrived "$(size "$part")"
 """
 # With the checksums as input. The files are made beside and moved: another upload may be doing the
 # same.
@@ -454,13 +456,14 @@ def _parts(data: bytes, size: int) -> Iterator[bytes]:
 
 
 def _script(script: str, **variables: str) -> str:
-    """A script with its variables and `say`.
+    """A script with its variables, `say` and `size`, which reads the directory and not the file.
 
     Errors are a part of its output, and it always succeeds.
     """
     # without quotes, see `_look`
     values = "".join(f"{name}='{value}'\n" for name, value in variables.items())
-    return f"exec 2>&1\n{values}say() {{ printf '%s%s %s\\n' '{FOUND}' \"$@\"; }}\n({script})\n:\n"
+    say = f"say() {{ printf '%s%s %s\\n' '{FOUND}' \"$@\"; }}"
+    return f"exec 2>&1\n{values}{say}\n{SIZE}({script})\n:\n"
 
 
 def _answers(output: str) -> dict[str, list[str]]:

@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     are.
     """
     leftovers.adopt_orphans()
+    gc.disable()  # until the tests are collected: what that makes is here to stay
     # Ignored in the background of a shell or under nohup; every child would inherit that.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -114,6 +115,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
     program = sys.modules.get("tests.cli.program")
     if program is not None and not is_full() and not session.config.option.collectonly:
         program.forks.append(server := ForkServer(session.config.stash[runtime]))

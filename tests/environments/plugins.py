@@ -9,6 +9,9 @@ import pytest
 from tests.programs import need, need_variable
 
 JAIL = '''
+import subprocess
+
+from hermetic.environments.calling import CallingBackend, CallingOptions
 from hermetic.environments.command import CommandBackend, CommandOptions
 
 
@@ -31,6 +34,22 @@ class Jail(CommandBackend):
         for call in self.calls:
             words = call(words)
         return words
+
+
+class CalledOptions(CallingOptions, frozen=True, kw_only=True):
+    root: str
+
+
+class CalledJail(CallingBackend):
+    """The same by nothing but blocking calls, each of which is a process of this machine."""
+
+    kind = "called jail"
+    option_shape = CalledOptions
+
+    def call(self, script):
+        words = Jail({"root": self.chosen.root}).command(["sh", "-c", script])
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return done.stdout.decode(errors="replace"), done.returncode
 '''
 
 
@@ -50,9 +69,11 @@ def install(
 
 
 def install_jail(at: Path, patch: pytest.MonkeyPatch) -> Path:
-    """Makes the kind `jail` known; the root directory for it, of one busybox and without /tmp."""
+    """Makes the kinds `jail` and `called jail` known; the root directory for them, of one busybox and
+    without /tmp.
+    """
     need("bwrap")
-    install(at, "jail_kind", JAIL, {"jail": "Jail"}, patch)
+    install(at, "jail_kind", JAIL, {"jail": "Jail", "called jail": "CalledJail"}, patch)
     root = at / "root"
     root.mkdir()
     subprocess.run(["tar", "-C", root, "-xf", need_variable("IMAGE_MUSL_TAR")], check=True)

@@ -25,7 +25,6 @@ from tests.docs.pages import blocks
 from tests.environments.engines import ask, need_engine
 from tests.environments.plugins import install
 from tests.programs import need_variable
-from tests.sizes import is_full
 
 # What a shell's argument may hold, which is how most SDKs pass a script on.
 LONGEST_SCRIPT = 131072
@@ -362,8 +361,7 @@ def _containers(id: str) -> list[str]:
 SLOW = ("test_a_trivial_command_returns_at_once", "test_large_input_arrives_whole")
 
 
-# Some of SHORT: input, output as it comes, a timeout, a terminal, a signal and files. Every call is
-# a client's start.
+# Some of SHORT: input, output as it comes, a timeout, a terminal, a signal and files.
 BY_CALLS = (
     "test_bytes_pass_unchanged",
     "test_output_is_seen_live",
@@ -374,14 +372,39 @@ BY_CALLS = (
 )
 
 
+PLAIN = f"""
+import subprocess
+from hermetic.environments.calling import CallingBackend
+
+class Plain(CallingBackend):
+    kind = "plain"
+
+    def call(self, script):
+        words = ["bash", "-c", {NO_SHIMS!r} % script]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return done.stdout.decode(errors="replace"), done.returncode
+"""
+
+
 @pytest.mark.slow
-def test_it_passes_the_suite_but_for_speed(cloud: str, tmp_path: Path) -> None:
+def test_it_passes_the_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose calls are the start of a shell on this machine."""
+    install(tmp_path, "plain_kind", PLAIN, {"plain": "Plain"}, monkeypatch)
+    passes("plain", tmp_path, [], ["-k", " or ".join(BY_CALLS)], len(BY_CALLS))
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_the_kind_of_the_page_passes_the_suite_but_for_speed(cloud: str, tmp_path: Path) -> None:
+    """Every call is a client's start."""
+    options = [f"image={need_variable('IMAGE_TOOLS')}"]
+    passes(cloud, tmp_path, options, ["-k", f"not ({' or '.join(SLOW)})"], 400)
+
+
+def passes(kind: str, tmp_path: Path, options: list[str], only: list[str], least: int) -> None:
     at = tmp_path / "suite"
     at.mkdir()
-    only = ["-k", f"not ({' or '.join(SLOW)})"] if is_full() else ["-k", " or ".join(BY_CALLS)]
-    cases = run_suite(
-        cloud, at, [f"image={need_variable('IMAGE_TOOLS' if is_full() else 'IMAGE_BASE')}"], only
-    )
-    assert len(cases) >= (400 if is_full() else len(BY_CALLS))
+    cases = run_suite(kind, at, options, only)
+    assert len(cases) >= least
     wrong = [case for case in cases if case.outcome != "passed"]
     assert not wrong, summarize(wrong)

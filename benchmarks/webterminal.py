@@ -311,8 +311,8 @@ async def floods(bench: Bench) -> list[Row]:
     rows = []
     async with serving() as server:
         for name, (command, size, digest) in {
-            "seq": _lines(bench.times(5_000_000, 200_000)),
-            "yes": _yes(bench.times(200_000_000, 10_000_000)),
+            "seq": _lines(bench.times(5_000_000, 100_000)),
+            "yes": _yes(bench.times(200_000_000, 4_000_000)),
         }.items():
             ours: list[float] = []
             limits: dict[str, list[float]] = {}

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.cli.program import COMMAND, alive, as_json, eventually, hermetic, running
+from tests.sizes import at_full_size
 
 
 def new_mark() -> str:
@@ -116,7 +117,9 @@ def test_a_slow_reader_loses_nothing() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize(
-    "more", [(), ("--separate",), ("--task", "interrupted")], ids=["plain", "separate", "task"]
+    "more",
+    [(), *at_full_size(("--separate",)), ("--task", "interrupted")],
+    ids=["plain", "separate", "task"],
 )
 def test_a_signal_ends_the_whole_tree_before_it_leaves(
     number: signal.Signals, more: tuple[str, ...]

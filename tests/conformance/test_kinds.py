@@ -195,13 +195,12 @@ KINDS: dict[str, Callable[[Setup], tuple[str, Options]]] = {
     "kubernetes": pod("tools"),
     "kubernetes stand-in": pod_of_a_standin,
     "slurm": job,
-    "docker scratch": container("docker", "scratch"),
     "docker user": container("docker", "user", cwd="/home/someone"),
     "docker read-only": container("docker", "nopython", **READ_ONLY),
 }
 # tests/environments/test_any_image.py and test_apptainer.py open each of these images at any size.
 AT_FULL_SIZE = {
-    **{f"docker {image}": container("docker", image) for image in IMAGES[1:]},
+    **{f"docker {image}": container("docker", image) for image in IMAGES},
     **{f"podman {image}": container("podman", image) for image in IMAGES},
     "podman user": container("podman", "user", cwd="/home/someone"),
     "podman read-only": container("podman", "nopython", **READ_ONLY),

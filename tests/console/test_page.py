@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Response, Route, expect
 
 from hermetic.serve import static_files
-from tests.console.browsing import PATIENCE, console, opened, unanswering
+from tests.console.browsing import PATIENCE, beside, console, opened, unanswering
 from tests.serve.serving import Client, serving
 
 FIRST_LOAD = 250_000  # bytes
@@ -117,7 +117,7 @@ async def test_what_changes_while_the_lists_are_read_is_shown() -> None:
         await expect(person.page.locator(".side .environment")).to_have_count(2)
 
 
-async def test_the_first_load_is_small_and_comes_from_this_server_alone() -> None:
+async def test_the_first_load_is_small_and_without_a_link_it_says_how_to_get_one() -> None:
     async with console() as person:
         answers: list[Response] = []
         person.page.on("response", lambda answer: answers.append(answer))
@@ -130,6 +130,15 @@ async def test_the_first_load_is_small_and_comes_from_this_server_alone() -> Non
         }
         assert [url for url in sizes if not url.startswith(person.base)] == []
         assert sum(sizes.values()) < FIRST_LOAD, sizes
+        async with beside(person) as visitor:
+            await visitor.page.goto(visitor.base)
+            heading = visitor.page.get_by_role("heading")
+            await expect(heading).to_have_text("Open the console with its link")
+            link = visitor.page.get_by_label("Or paste the link")
+            await link.fill(visitor.server.access.start_url())
+            await visitor.page.get_by_role("button", name="Open").click()
+            began = visitor.page.get_by_role("heading", name="No commands yet")
+            await expect(began).to_be_visible()
 
 
 async def test_without_a_page_the_server_says_how_to_get_it(
@@ -141,14 +150,3 @@ async def test_without_a_page_the_server_says_how_to_get_it(
         answer = await client.send("GET", "/")
         assert (answer.status, b"scripts/build-console" in answer.body) == (503, True)
         assert (await client.get("/me")).status == 200
-
-
-async def test_a_visitor_without_a_link_is_told_how_to_get_one() -> None:
-    async with console() as person:
-        await person.page.goto(person.base)
-        await expect(person.page.get_by_role("heading")).to_have_text(
-            "Open the console with its link"
-        )
-        await person.page.get_by_label("Or paste the link").fill(person.server.access.start_url())
-        await person.page.get_by_role("button", name="Open").click()
-        await expect(person.page.get_by_role("heading", name="No commands yet")).to_be_visible()

@@ -26,7 +26,15 @@ from hermetic.link.archive import NO_PYTHON_CODE
 from hermetic.registry.records import is_id, runtime_root
 from tests.boxes import opened_in
 from tests.environments.apptainers import Apptainers, write_docker_archive
-from tests.environments.engines import ENGINES, ask, both_engines, containers, need_engine, ours
+from tests.environments.engines import (
+    ENGINES,
+    PODMAN,
+    ask,
+    both_engines,
+    containers,
+    need_engine,
+    ours,
+)
 from tests.programs import need, need_variable
 
 pytestmark = pytest.mark.slow
@@ -314,7 +322,7 @@ async def test_what_the_image_preloads_is_left_to_its_own_programs(
             assert bool(notes) == (not seen)
 
 
-@pytest.fixture(params=[*ENGINES, "apptainer", "sandbox"])
+@pytest.fixture(params=["docker", PODMAN, "apptainer", "sandbox"])
 def place(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, Any]:
@@ -385,7 +393,6 @@ async def test_a_runtime_that_the_kernel_is_too_old_for_is_an_error_that_says_wh
     assert left(place) == []
 
 
-@both_engines
 async def test_a_container_that_is_removed_behind_our_back_is_lost(engine: str) -> None:
     env = await hermetic.open(engine, image=need_variable("IMAGE_SCRATCH"))
     process = await env.start("echo up; busybox sleep 600")
@@ -443,7 +450,6 @@ async def test_long_output_is_kept_without_a_directory_for_it(
         assert result.output.endswith("line 99999\n")
 
 
-@both_engines
 async def test_another_image_of_the_same_name_is_noticed(engine: str) -> None:
     name = f"hermetic-test-renamed-{os.getpid()}"
     try:

@@ -33,6 +33,7 @@ from hermetic.registry.records import Records, runtime_root
 from hermetic.tools.files.access import write_bounds
 from tests.environments.sandboxes import sandbox
 from tests.programs import need, need_root, unavailable
+from tests.sizes import at_full_size
 
 WHOLE_BYTES, LEAN_BYTES = 14_000_000, 6_000_000  # of the archives
 
@@ -170,7 +171,9 @@ def test_servers_are_verified_by_the_certificates_of_the_environment(tmp_path: P
     assert inside(runtime, root, runtime.python, "-I", "-c", code, SSL_CERT_FILE="/own.pem") == "1"
 
 
-@pytest.mark.parametrize(("lean", "most"), [(False, WHOLE_BYTES), (True, LEAN_BYTES)])
+@pytest.mark.parametrize(
+    ("lean", "most"), [pytest.param(False, WHOLE_BYTES, marks=pytest.mark.full), (True, LEAN_BYTES)]
+)
 def test_archives_are_small_and_reproducible(lean: bool, most: int) -> None:
     runtime = asyncio.run(store.portable(lean=lean))
     data = upload.cargo_for(runtime, runtime.prefix).archive()
@@ -287,7 +290,7 @@ def mounted(at: Path, options: str) -> Iterator[None]:
         subprocess.run(["umount", at], check=True)
 
 
-@pytest.mark.parametrize("megabytes", [1, 5, 7, 8, 9, 12])
+@pytest.mark.parametrize("megabytes", [1, 5, 8, 12, *at_full_size(7, 9)])
 def test_a_full_disk_leaves_nothing(
     megabytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

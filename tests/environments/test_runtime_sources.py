@@ -16,6 +16,7 @@ from tests.environments.ordinary_user import PACKAGES, OrdinaryUser
 from tests.environments.test_runtime import inside
 from tests.programs import need_root, unavailable
 from tests.pythons import find_python
+from tests.sizes import at_full_size
 
 BUILD = """
 import asyncio
@@ -73,7 +74,7 @@ def test_one_is_built_from_a_python_that_lies_anywhere(python: str, tmp_path: Pa
     )
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.11", *at_full_size("3.12"), "3.13"])
 def test_the_lean_library_has_all_that_its_modules_import(version: str, tmp_path: Path) -> None:
     """Also where a module puts another one in its place, as collections.abc does since 3.13."""
     python = find_python(version)

@@ -20,9 +20,11 @@ from mcp.client.stdio import stdio_client
 from hermetic.cli.mcp import COMMANDS, serve_options
 from hermetic.mcp.client import ServeOptions
 from hermetic.mcp.server import Handlers
-from tests.sizes import is_full
+from tests.sizes import at_full_size, is_full
 
 ERAS = ("legacy", "auto")  # a handshake client, and one of 2026-07-28
+# the newer one where what is tested is the server's end, not the protocol
+NEWEST = ("auto", *at_full_size("legacy"))
 
 Asked = Callable[
     [Any, mcp_types.ElicitRequestParams], Awaitable[mcp_types.ElicitResult | mcp_types.ErrorData]

@@ -18,7 +18,7 @@ from hermetic.registry.records import runtime_root
 from hermetic.serve import mcp as mcp_door
 from hermetic.serve.tokens import Scope
 from tests.cli.program import hermetic as command_line
-from tests.mcp.clients import ERAS, answer, eventually
+from tests.mcp.clients import ERAS, NEWEST, answer, eventually
 from tests.mcp.http_clients import mcp_server, over_http, token
 from tests.mcp.journey import used
 from tests.mcp.test_asking import User, asks, reply
@@ -72,7 +72,7 @@ async def test_a_client_uses_everything_over_http_and_leaves_nothing(
         await eventually(lambda: environments() == [])
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", NEWEST)
 async def test_clients_share_nothing_whatever_token_they_have(era: str) -> None:
     async with mcp_server() as server:
         shared = token(server)
@@ -118,7 +118,7 @@ async def test_a_session_answers_the_token_that_began_it_alone() -> None:
         assert (await owner.send("POST", "/mcp", listing, headers=session)).status == 200
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", NEWEST)
 async def test_a_client_that_disappears_leaves_nothing_after_its_lease(
     era: str, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ import hermetic
 from hermetic.mcp.connection import serve
 from hermetic.mcp.greeting import greeting
 from hermetic.registry.records import runtime_root
-from tests.mcp.clients import ERAS, answer, connected, eventually, options_of
+from tests.mcp.clients import ERAS, NEWEST, answer, connected, eventually, options_of
 from tests.mcp.journey import used
 from tests.mcp.test_asking import asks
 from tests.mcp.test_leaving import HELLO, started
@@ -26,7 +26,7 @@ __all__ = ["asks"]  # a fixture
 LISTED = {"terminal", "process", "execute_code", "read_file", "write_file", "patch", "search_files"}
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", NEWEST)
 async def test_a_client_finds_the_tools_and_runs_commands_in_one_shell(era: str) -> None:
     async with connected(era, stdio=True) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}

@@ -18,7 +18,7 @@ from hermetic import Exited, Lost, Signalled
 from tests.environments.engines import need_engine
 from tests.programs import need, need_variable
 from tests.scenarios.living import begin, shells_below
-from tests.sizes import scale
+from tests.sizes import at_full_size, scale
 
 CALLERS = 3
 KILLS = 4
@@ -81,7 +81,7 @@ async def call_on(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["local", "docker"])
+@pytest.mark.parametrize("kind", ["local", *at_full_size("docker")])
 async def test_after_all_shells_were_killed_the_next_command_gets_one(kind: str) -> None:
     chance = random.Random(12)
     async with hermetic.open(kind, **options(kind)) as environment:

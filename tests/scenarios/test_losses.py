@@ -21,7 +21,7 @@ from hermetic.registry.records import Records, id_for_task, runtime_root
 from hermetic.session.keeping import link_of, record_of
 from hermetic.toolbox import Toolbox
 from hermetic.tools.base.task import MOST_TASKS, Histories, History
-from tests.boxes import Box, appears, everywhere, opened, place
+from tests.boxes import Box, appears, everywhere, on_this_side, opened, place
 
 
 async def lose(box: Box, task: str = "t") -> None:
@@ -143,7 +143,7 @@ async def test_a_call_that_waits_for_a_process_at_the_moment_of_loss_says_what_t
         assert "open a new one" not in answer["error"]
 
 
-@everywhere
+@on_this_side
 async def test_read_history_ends_with_its_environment(tmp_path: Path, kind: str) -> None:
     (tmp_path / "a.txt").write_text("hello\n")
     async with opened(tmp_path, kind) as box:

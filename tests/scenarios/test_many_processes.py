@@ -11,7 +11,7 @@ import pytest
 from tests.boxes import Box, opened_in
 from tests.environments.engines import need_engine
 from tests.programs import need_variable
-from tests.sizes import scale
+from tests.sizes import at_full_size, scale
 
 LINES = 1000
 TEXT = "a line of some length, number"
@@ -39,7 +39,7 @@ async def printed(box: Box, id: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["local", "docker"])
+@pytest.mark.parametrize("kind", ["local", *at_full_size("docker")])
 async def test_nothing_is_lost(kind: str, tmp_path: Path) -> None:
     place: dict[str, object] = {"login": False}
     if kind == "docker":

@@ -25,8 +25,11 @@ from hermetic.registry.records import Records, runtime_root
 from tests.cli.program import hermetic as program
 from tests.environments.engines import ask, need_engine
 from tests.programs import need_variable
+from tests.sizes import at_full_size
 
 KINDS = ("local", "docker")
+# what the opener runs out of is its own
+ON_THIS_SIDE = ("local", *at_full_size("docker"))
 
 
 def options_of(kind: str) -> dict[str, Any]:
@@ -134,7 +137,7 @@ async def test_a_resident_that_is_held_is_told_as_stalled_and_goes_on(kind: str)
         assert Records(runtime_root()).stalled_since(environment.id) is None
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ON_THIS_SIDE)
 async def test_an_opener_without_descriptors_ends_nothing(kind: str) -> None:
     async with task(kind):
         told: list[Unreachable] = []
@@ -149,7 +152,7 @@ async def test_an_opener_without_descriptors_ends_nothing(kind: str) -> None:
         assert await is_the_same(kind)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ON_THIS_SIDE)
 async def test_an_opener_that_runs_out_of_descriptors_is_told_so_and_leaves_nothing(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,7 @@ async def test_output_is_exact_and_what_is_cut_stays_readable(tmp_path: Path, ki
         assert (middle["output"], middle["total_lines"]) == ("50000\n50001", 100000)
 
 
-@everywhere
+@on_this_side
 async def test_a_command_that_outlives_its_time_is_yielded(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         await box.terminal(":")  # a shell that still starts would take of the time
@@ -77,7 +77,7 @@ async def test_a_longer_timeout_than_there_is_is_said(tmp_path: Path, kind: str)
         assert "0.3 s" in answer["timeout_note"]
 
 
-@everywhere
+@on_this_side
 async def test_input_variables_and_directory_hold_for_one_command(
     tmp_path: Path, kind: str
 ) -> None:
@@ -108,7 +108,7 @@ async def test_a_server_in_the_foreground_is_a_hint_and_no_refusal(
         assert "hint" in await box.terminal("nohup echo x")
 
 
-@everywhere
+@on_this_side
 async def test_a_terminal_in_the_foreground(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         answer = await box.terminal(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.boxes import appears, everywhere, opened
+from tests.boxes import appears, on_this_side, opened
 
 
-@everywhere
+@on_this_side
 async def test_an_interrupt_ends_only_that_task_and_comes_from_any_thread(
     tmp_path: Path, kind: str
 ) -> None:
@@ -56,7 +56,7 @@ async def test_an_interrupt_ends_the_asking_too(tmp_path: Path) -> None:
         assert not (tmp_path / "ran").exists()
 
 
-@everywhere
+@on_this_side
 async def test_a_call_that_is_cancelled_ends_what_it_started(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         for pty in (False, True):

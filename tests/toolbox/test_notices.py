@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.boxes import everywhere, on_this_side, opened, place
+from tests.boxes import on_this_side, opened, place
 
 
 @on_this_side
@@ -40,7 +40,7 @@ async def test_an_end_that_was_learned_otherwise_is_not_told(tmp_path: Path, kin
                 await box.next_notice()
 
 
-@everywhere
+@on_this_side
 async def test_a_line_that_was_watched_for_is_told(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         started = await box.terminal(
@@ -76,7 +76,7 @@ asyncio.run(main())
 """
 
 
-@everywhere
+@on_this_side
 async def test_the_next_caller_finds_what_runs_and_is_told_of_its_end(
     tmp_path: Path, kind: str
 ) -> None:

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.boxes import everywhere, on_this_side, opened
+from tests.boxes import on_this_side, opened
 
 
-@everywhere
+@on_this_side
 async def test_the_life_of_a_background_process(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         started = await box.terminal(
@@ -47,7 +47,7 @@ async def test_a_poll_by_cursor_has_no_gap_and_no_repeat(tmp_path: Path, kind: s
         assert text == "".join(f"{number} ß\n" for number in range(20000))
 
 
-@everywhere
+@on_this_side
 async def test_a_screen_and_keys(tmp_path: Path, kind: str) -> None:
     async with opened(tmp_path, kind) as box:
         started = await box.terminal("cat", background=True, pty=True)

@@ -15,6 +15,7 @@ from hermetic.conformance.observing import new_mark
 from tests.environments import sshd
 from tests.environments.engines import need_engine
 from tests.programs import need_variable
+from tests.sizes import at_full_size
 from tests.tools.code.scripted import Box, here, scripting
 
 Check = Callable[[Box], Awaitable[None]]
@@ -393,7 +394,7 @@ def place(kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["docker", "ssh", "apptainer"])
+@pytest.mark.parametrize("kind", ["docker", "ssh", *at_full_size("apptainer")])
 async def test_all_of_it_holds_elsewhere(
     kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

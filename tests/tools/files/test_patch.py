@@ -8,7 +8,7 @@ import pytest
 
 from hermetic.config.settings import FilesSettings, Settings
 from hermetic.contract.approval import ApprovalRequest
-from tests.boxes import everywhere, on_this_side, opened
+from tests.boxes import on_this_side, opened
 
 PATCH = """\
 *** Begin Patch
@@ -23,7 +23,7 @@ PATCH = """\
 *** End Patch"""
 
 
-@everywhere
+@on_this_side
 async def test_a_text_becomes_another_and_a_diff_says_so(tmp_path: Path, kind: str) -> None:
     (tmp_path / "a.py").write_bytes(b"def f():\r\n    return 1\r\n")
     async with opened(tmp_path, kind) as box:
@@ -43,7 +43,7 @@ async def test_a_text_becomes_another_and_a_diff_says_so(tmp_path: Path, kind: s
         assert (tmp_path / "a.py").read_bytes() == b"def f():\r\n    return 2\r\n"
 
 
-@everywhere
+@on_this_side
 async def test_a_patch_changes_many_files_or_none(tmp_path: Path, kind: str) -> None:
     (tmp_path / "a.py").write_text("def f():\n    return 1\n")
     (tmp_path / "c.txt").write_text("c\n")

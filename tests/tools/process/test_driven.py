@@ -5,10 +5,10 @@ the next result.
 from pathlib import Path
 
 from hermetic.session.terminal import terminal
-from tests.boxes import everywhere, opened
+from tests.boxes import on_this_side, opened
 
 
-@everywhere
+@on_this_side
 async def test_calls_are_answered_while_a_person_drives_and_the_note_follows(
     kind: str, tmp_path: Path
 ) -> None:

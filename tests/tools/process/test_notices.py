@@ -20,7 +20,7 @@ from hermetic.contract.notice import Notice
 from hermetic.tools.base.notices import Notices, nothing
 from hermetic.tools.base.show import Show
 from hermetic.tools.process.webhook import Webhook
-from tests.boxes import everywhere, on_this_side, opened, place
+from tests.boxes import on_this_side, opened, place
 from tests.programs import need
 
 
@@ -152,7 +152,7 @@ async def test_a_web_address_is_trusted_by_the_certificates_of_this_machine(
         assert receiver.got == []
 
 
-@everywhere
+@on_this_side
 async def test_a_notice_that_nobody_took_is_told_to_the_next_caller(
     tmp_path: Path, kind: str
 ) -> None:
@@ -246,7 +246,7 @@ asyncio.run(main())
 """
 
 
-@everywhere
+@on_this_side
 @pytest.mark.parametrize(
     ("how", "is_repeated"), [("nobody", False), ("dies", True), ("takes", None)]
 )
@@ -392,7 +392,7 @@ async def test_an_ended_process_that_was_only_watched_is_settled(tmp_path: Path)
         await until_told(box, started["session_id"])
 
 
-@everywhere
+@on_this_side
 async def test_letting_go_of_a_place_is_not_the_end_of_its_processes(
     tmp_path: Path, kind: str
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hermetic.contract.limits import HANDLES, LISTED_BY_TOOL
 from hermetic.tools.base.task import ToolLimits
-from tests.boxes import appears, everywhere, on_this_side, opened
+from tests.boxes import appears, on_this_side, opened
 
 
 @on_this_side
@@ -56,7 +56,7 @@ async def test_typing_into_a_process_that_does_not_read_ends(tmp_path: Path, kin
         assert "does not read" in answer["error"]
 
 
-@everywhere
+@on_this_side
 async def test_a_log_that_grows_faster_than_it_is_read_is_answered(
     tmp_path: Path, kind: str
 ) -> None:
@@ -134,7 +134,7 @@ async def test_a_list_has_room_for_what_runs(tmp_path: Path) -> None:
         assert "4 older" in answer["note"]
 
 
-@everywhere
+@on_this_side
 async def test_a_list_shows_what_a_foreground_command_left_running(
     tmp_path: Path, kind: str
 ) -> None:

@@ -19,6 +19,7 @@ from hermetic.tools.terminal.sudo import LOCKED, MISSING, Passwords, mentions_su
 from tests.environments.engines import need_engine
 from tests.environments.sshd import running
 from tests.programs import need, need_root, need_variable
+from tests.sizes import at_full_size
 
 USER = f"hermetic-sudo-{os.getpid()}"  # runs of tests at once have one each
 PASSWORD = "pa ss\"w$rd'ß"
@@ -82,6 +83,8 @@ ALLOWING = [
 ]
 
 places = pytest.mark.parametrize("kind", ["ssh", "docker"])
+# the same where the password is the matter of this side
+on_this_side = pytest.mark.parametrize("kind", ["ssh", *at_full_size("docker")])
 
 
 @asynccontextmanager
@@ -176,7 +179,7 @@ async def test_the_password_is_nowhere_to_be_seen(tmp_path: Path, kind: str) -> 
         )
 
 
-@places
+@on_this_side
 async def test_a_wrong_password_is_forgotten_and_told(tmp_path: Path, kind: str) -> None:
     asked: list[str] = []
     answers = ["wrong", PASSWORD, PASSWORD]
@@ -240,7 +243,7 @@ async def test_sudo_typed_into_a_shell_that_runs_needs_an_approval(tmp_path: Pat
         await box.close(remove=True)
 
 
-@places
+@on_this_side
 async def test_somebody_who_cannot_answer_is_no_answer(tmp_path: Path, kind: str) -> None:
     async def ask(prompt: str, task: str) -> str | None:
         raise RuntimeError("the terminal is closed")
@@ -249,7 +252,7 @@ async def test_somebody_who_cannot_answer_is_no_answer(tmp_path: Path, kind: str
         assert (await run(box, "sudo id"))["exit_code"] == 1
 
 
-@places
+@on_this_side
 async def test_without_a_password_it_fails_on_its_own(tmp_path: Path, kind: str) -> None:
     async with toolbox(tmp_path / "there", kind) as box:
         answer = await run(box, "sudo id")

@@ -10,6 +10,10 @@ from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
+_background: set["asyncio.Task[Any]"] = (
+    set()
+)  # the event loop itself holds tasks by weak references
+
 
 async def in_thread(call: Callable[[], T]) -> T:
     """The call's result, from a thread of its own. When it is not waited for any more, it goes on
@@ -59,3 +63,10 @@ async def shielded(work: Coroutine[Any, Any, T]) -> T:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait([task])
     return task.result()
+
+
+def in_background(work: Coroutine[Any, Any, object]) -> None:
+    """A task that nothing waits for."""
+    task = asyncio.get_running_loop().create_task(work)
+    _background.add(task)
+    task.add_done_callback(_background.discard)

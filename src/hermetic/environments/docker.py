@@ -19,7 +19,6 @@ from hermetic.contract.environment import (
     Started,
 )
 from hermetic.contract.errors import (
-    ConfigError,
     EnvironmentUnavailable,
     NotInstalled,
     State,
@@ -52,7 +51,7 @@ from hermetic.environments.containers.options import (
 )
 from hermetic.environments.containers.start import ContainerStart
 from hermetic.environments.isolation.seccomp import docker_profile
-from hermetic.environments.options import resident_config
+from hermetic.environments.options import check_persistent, resident_config
 from hermetic.environments.profile import credential_notes
 from hermetic.environments.unix_socket import SocketBackend, connect
 from hermetic.registry.file_lock import hold_directory
@@ -115,10 +114,7 @@ class Docker(SocketBackend):
 
         Raises EnvironmentUnavailable, ConfigError.
         """
-        if self.chosen.persistent and not new.id.startswith("t-"):
-            raise ConfigError(
-                "persistent keeps the files of a task; name a task for it", setting="persistent"
-            )
+        check_persistent(self.chosen.persistent, new.id)
         client = find_client(self.kind)
         plan = ContainerPlan(self.chosen, id=new.id, directory=new.directory, spool=new.spool)
         plan.make_directories()

@@ -274,8 +274,7 @@ class Snapshots:
 
     def of(self, environment: str) -> str | None:
         """The image; None where none is known."""
-        found = self._all().get(environment)
-        return found if isinstance(found, str) else None
+        return self._all().get(environment)
 
     async def set(self, environment: str, image: str) -> None:
         """Remembers the newest image, all at once or not at all."""
@@ -284,9 +283,8 @@ class Snapshots:
             aside.write_bytes(msgspec.json.encode({**self._all(), environment: image}))
             aside.rename(self._path)
 
-    def _all(self) -> dict[str, Any]:
+    def _all(self) -> dict[str, str]:
         try:
-            found = msgspec.json.decode(self._path.read_bytes())
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
         except (OSError, msgspec.DecodeError):
             return {}
-        return found if isinstance(found, dict) else {}

@@ -196,6 +196,14 @@ def choices(wrong: str, valid: Iterable[str]) -> str:
     return (f"did you mean {near[0]!r}? " if near else "") + "Valid: " + ", ".join(names)
 
 
+def check_persistent(is_persistent: bool, id: str) -> None:
+    """Raises ConfigError where files are to be kept without a task that they belong to."""
+    if is_persistent and not id.startswith("t-"):
+        raise ConfigError(
+            "persistent keeps the files of a task; name a task for it", setting="persistent"
+        )
+
+
 def check_word(name: str, value: str | None) -> None:
     """Raises ConfigError for a text that no program takes as an argument."""
     if value is None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from hermetic.contract.concurrency import in_background
 from hermetic.contract.environment import Backend, EnvironmentRecord
 from hermetic.contract.errors import EnvironmentUnavailable, State, Unreachable
 from hermetic.contract.limits import LEASE, REACH, SILENCE, STALL, UNATTENDED
@@ -21,7 +22,6 @@ from hermetic.registry.janitor import JanitorClient, liveness_check
 from hermetic.registry.records import Records
 
 LONGEST_PAUSE = 0.5  # seconds between two tries
-_waiting: set[asyncio.Task[None]] = set()  # notifications of the janitor in progress
 
 
 class Attached(NamedTuple):
@@ -133,9 +133,7 @@ class Stall:
         if not is_stalled:
             self._records.set_stalled(self._record.id, False)
             return
-        task = asyncio.get_running_loop().create_task(self.noticed())
-        _waiting.add(task)
-        task.add_done_callback(_waiting.discard)
+        in_background(self.noticed())
 
     async def noticed(self) -> None:
         """The environment stalled."""

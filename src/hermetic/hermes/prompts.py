@@ -5,7 +5,6 @@ import contextlib
 import os
 import select
 import termios
-import time
 
 from hermetic.approvals.prompt import TerminalPrompt
 from hermetic.contract.approval import Answer, ApprovalRequest, Denial
@@ -54,7 +53,6 @@ def password_at_terminal(prompt: str, seconds: float = PASSWORD) -> str | None:
 
 def _line(descriptor: int, seconds: float) -> str:
     """What was typed before Enter; empty after a timeout."""
-    deadline = time.monotonic() + seconds
-    ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+    ready, _, _ = select.select([descriptor], [], [], max(0.0, seconds))
     # The terminal hands over whole lines.
     return os.read(descriptor, 4096).decode(errors="replace").rstrip("\n") if ready else ""

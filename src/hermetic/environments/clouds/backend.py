@@ -16,7 +16,6 @@ import msgspec
 
 from hermetic.contract.environment import Abandoned, Finding, Isolation, NewEnvironment, Started
 from hermetic.contract.errors import (
-    ConfigError,
     EnvironmentUnavailable,
     NotInstalled,
     Unreachable,
@@ -31,7 +30,7 @@ from hermetic.environments.clouds.hosted import (
     CloudApi,
     HostedBackend,
 )
-from hermetic.environments.options import ProfileOptions, Seconds, identity_of
+from hermetic.environments.options import ProfileOptions, Seconds, check_persistent, identity_of
 from hermetic.environments.profile import credential_notes, unsent_notes
 from hermetic.registry.records import tag_of
 
@@ -145,10 +144,7 @@ class CloudBackend(HostedBackend):
 
     def check_start(self, id: str) -> None:
         """Raises ConfigError or NotInstalled where the environment `id` cannot be started."""
-        if self._kept_for(id) and not id.startswith("t-"):
-            raise ConfigError(
-                "persistent keeps the files of a task; name a task for it", setting="persistent"
-            )
+        check_persistent(self._kept_for(id) is not None, id)
         if problem := self.own_problem():
             raise problem
 

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
+from hermetic.contract.concurrency import in_background
 from hermetic.environments.starting import MOST_NOISE
 
 SILENCE = 30.0  # seconds without a message, after which either side counts as gone
@@ -56,8 +57,6 @@ while True:
             came = came[end:]
 """
 
-_pumps: set["asyncio.Task[None]"] = set()  # the event loop itself holds tasks by weak references
-
 
 class Carrier(Protocol):
     """Bytes to and from a program in a sandbox."""
@@ -100,14 +99,17 @@ def carried(
 
     Closing it closes the carrier, then calls `on_close`. `silence` replaces SILENCE.
     """
+    return served(lambda end: _Pump(carrier, end, on_close, came, silence).run())
+
+
+def served(serve: Callable[[socket.socket], Coroutine[Any, Any, object]]) -> socket.socket:
+    """One end of a pair, non-blocking; the other one is served in the background, and closed by
+    that.
+    """
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
         end.setblocking(False)
-    task = asyncio.get_running_loop().create_task(
-        _Pump(carrier, theirs, on_close, came, silence).run()
-    )
-    _pumps.add(task)
-    task.add_done_callback(_pumps.discard)
+    in_background(serve(theirs))
     return ours
 
 

@@ -8,11 +8,9 @@ import socket
 from typing import Any
 
 from hermetic.contract.errors import EnvironmentUnavailable
-from hermetic.environments.clouds.stream import until_one_ends
+from hermetic.environments.clouds.stream import served, until_one_ends
 from hermetic.fleet.ray.cluster import Cluster
 from hermetic.fleet.ray.host import PIECE, PULL_SECONDS
-
-_pumps: set["asyncio.Task[None]"] = set()  # the event loop itself holds tasks by weak references
 
 
 async def by_tcp(address: str, port: int, ticket: bytes, seconds: float) -> socket.socket:
@@ -50,13 +48,7 @@ async def by_calls(cluster: Cluster, host: Any, name: str) -> socket.socket:
     id = await cluster.ask(host.connect.remote(name))
     if not id:
         raise ConnectionRefusedError("its resident has ended")
-    ours, theirs = socket.socketpair()
-    for end in (ours, theirs):
-        end.setblocking(False)
-    task = asyncio.get_running_loop().create_task(_pump(cluster, host, id, theirs))
-    _pumps.add(task)
-    task.add_done_callback(_pumps.discard)
-    return ours
+    return served(lambda end: _pump(cluster, host, id, end))
 
 
 async def _pump(cluster: Cluster, host: Any, id: str, end: socket.socket) -> None:

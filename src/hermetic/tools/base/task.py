@@ -16,9 +16,11 @@ from hermetic.approvals.context import PolicyContext
 from hermetic.approvals.gate import PolicyGate
 from hermetic.contract import limits
 from hermetic.contract.errors import InvalidArgument
+from hermetic.contract.notice import NotifyOptions, write_wishes
 from hermetic.contract.tool import Interrupted
 from hermetic.link.calls import Interruption
 from hermetic.session.environment import Environment
+from hermetic.session.process import Process
 from hermetic.tools.base.notices import Notices
 from hermetic.tools.base.show import Show
 
@@ -209,6 +211,12 @@ class Task:
             yield environment
         finally:
             await borrowing.__aexit__(None, None, None)
+
+    async def goes_on(self, process: Process, shown: str) -> None:
+        """A process outlives the call that waited for it, as one of the task's."""
+        self.history.started[process.id] = shown
+        wishes = NotifyOptions(task=self.id, caller=self.caller, origin="yielded")
+        await process.set_tag(write_wishes(wishes))
 
     async def _enter(self, borrowing: Borrowing, judge: Judge | None) -> Environment:
         """The borrowed environment, once the judge has allowed the call; a person may have to be

@@ -15,7 +15,6 @@ from hermetic.contract.errors import (
     InvalidArgument,
     NotPermitted,
 )
-from hermetic.contract.notice import NotifyOptions, write_wishes
 from hermetic.contract.tool import Fields, Tool
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
@@ -202,10 +201,7 @@ class CodeMode:
     ) -> None:
         """The script goes on as one of the task's processes, and can still call tools."""
         calls.deadline = None
-        task.history.started[process.id] = "a script of execute_code"
-        await process.set_tag(
-            write_wishes(NotifyOptions(task=task.id, caller=task.caller, origin="yielded"))
-        )
+        await task.goes_on(process, "a script of execute_code")
         going_on = asyncio.ensure_future(self._go_on(task, process, bridge, calls.is_over))
         self._going_on.add(going_on)
         going_on.add_done_callback(self._going_on.discard)

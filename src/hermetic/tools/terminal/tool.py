@@ -366,10 +366,7 @@ def ending_fields(ending: Ending, command: str) -> Fields:
 
 async def _yielded(task: Task, process: Process, waiting: bool | None) -> Fields:
     """The answer's fields on a command that goes on as one of the task's processes."""
-    task.history.started[process.id] = task.show(process.info.command, "")
-    await process.set_tag(
-        write_wishes(NotifyOptions(task=task.id, caller=task.caller, origin="yielded"))
-    )
+    await task.goes_on(process, task.show(process.info.command, ""))
     fields: Fields = {"status": "yielded", "session_id": process.id, "pid": process.pid}
     return fields | {"exit_code": None, "error": None, "waiting_for_input": waiting}
 

@@ -305,21 +305,8 @@ async def test_a_home_outside_ascii_is_passed_over(jail: Jail) -> None:
     assert [path.parent for path in jail.runtimes] == [jail.root / "tmp"]
 
 
-async def test_a_directory_of_no_runtime_is_passed_over(jail: Jail) -> None:
-    """Its name is short, so it may be that of anything in the home."""
-    await works(jail)
-    (first,) = jail.runtimes
-    shutil.rmtree(first)
-    first.mkdir(mode=0o755)
-    (first / "notes").write_text("kept")
-    assert await works(jail) == "portable python and bash"
-    assert [path.name for path in first.iterdir()] == ["notes"]
-    assert first.stat().st_mode & 0o777 == 0o755
-    (second,) = set(jail.runtimes) - {first}
-    assert second.parent == first.parent
-
-
-async def test_a_short_name_that_another_runtime_has_is_passed_over(jail: Jail) -> None:
+async def test_what_has_a_short_name_already_is_passed_over(jail: Jail) -> None:
+    """Another runtime, and anything else in the home."""
     await works(jail)
     (first,) = jail.runtimes
     (first / ".runtime").write_text("another\n")
@@ -327,6 +314,15 @@ async def test_a_short_name_that_another_runtime_has_is_passed_over(jail: Jail) 
     assert await works(jail) == "portable python and bash"
     assert (first / "lib/libc.so.6").stat().st_ino == before
     assert len(jail.runtimes) == 2
+    (second,) = set(jail.runtimes) - {first}
+    shutil.rmtree(second)
+    second.mkdir(mode=0o755)
+    (second / "notes").write_text("kept")
+    assert await works(jail) == "portable python and bash"
+    assert [path.name for path in second.iterdir()] == ["notes"]
+    assert second.stat().st_mode & 0o777 == 0o755
+    (third,) = set(jail.runtimes) - {first, second}
+    assert third.parent == first.parent
 
 
 def age(runtime: Path, days: int = upload.UNUSED_DAYS) -> None:

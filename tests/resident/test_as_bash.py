@@ -120,13 +120,22 @@ def status_of(said: dict[str, Any]) -> int:
     return number if kind == "exited" else -number
 
 
-def in_session(client: Client, text: str) -> tuple[bytes, int]:
-    said, output = client.run(text)
+def in_session(client: Client, text: str, session: str = "default") -> tuple[bytes, int]:
+    said, output = client.run(text, session=session)
     return plain(output), status_of(said)
 
 
+def test_a_text_does_what_it_does_in_bash() -> None:
+    with running() as resident, resident.client() as client:
+        for number, text in enumerate(TEXTS):
+            client.run("x=; unset x", session=f"s{number}")
+            assert in_session(client, text, f"s{number}") == bash(text), text
+            client.run("true", session=f"s{number}")
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_text_does_what_it_does_in_bash(text: str) -> None:
+def test_a_text_does_so_in_the_first_session_of_a_resident(text: str) -> None:
     with running() as resident, resident.client() as client:
         client.run("x=; unset x")
         assert in_session(client, text) == bash(text)

@@ -115,7 +115,7 @@ def test_a_slow_reader_loses_nothing() -> None:
         assert count == 150_000_000
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize(
     "more",
     [(), *at_full_size(("--separate",)), ("--task", "interrupted")],

@@ -18,7 +18,7 @@ import hermetic as package
 from hermetic.cli.dispatch import COMMANDS, main
 from hermetic.cli.report import age, one_line, size, span
 from hermetic.environments import catalog
-from hermetic.registry.records import runtime_path
+from hermetic.registry.records import Records, runtime_path
 from tests.cli.program import COMMAND, as_json, hermetic
 
 ROOT = Path(__file__).parents[2]
@@ -152,6 +152,26 @@ def test_the_demonstration_takes_commands_on_a_terminal() -> None:
         process.kill()
         process.wait()
         os.close(master)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT])
+def test_the_demonstration_ends_its_environment_when_its_terminal_goes(
+    number: signal.Signals,
+) -> None:
+    master, slave = os.openpty()
+    process = subprocess.Popen([*COMMAND, "demo"], stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    try:
+        read_until(master, b"hermetic> ")
+        os.write(master, b"echo up; sleep 600\n")
+        read_until(master, b"\nup")
+        process.send_signal(number)
+        os.close(master)
+        assert process.wait(60) >= 0
+    finally:
+        process.kill()
+        process.wait()
+    assert Records(runtime_path()).all() == []
 
 
 CONSOLE = """

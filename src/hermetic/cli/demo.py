@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hermetic.cli.colours import has_colours
 from hermetic.cli.command import Command, options, report_error
+from hermetic.cli.interrupts import all_as_interrupt
 from hermetic.cli.opening import (
     ENVIRONMENT,
     DenyRules,
@@ -50,7 +51,8 @@ MOST_HISTORY = 1000  # commands that are kept
 def _demo(given: argparse.Namespace) -> int:
     """Runs the scripted steps, then a prompt where a terminal is attached."""
     has_prompt = sys.stdin.isatty() and sys.stdout.isatty() and not given.once
-    with asyncio.Runner() as runner, _console() if given.console and has_prompt else nullcontext():
+    console = _console() if given.console and has_prompt else nullcontext()
+    with all_as_interrupt(), asyncio.Runner() as runner, console:
         environment = runner.run(_open(given))
         try:
             runner.run(Tour(environment, color=has_colours(sys.stdout)).run())

@@ -1,16 +1,19 @@
-"""SIGINT, SIGTERM and SIGHUP cancel the running task, also while a write to a full pipe blocks."""
+"""SIGINT, SIGQUIT, SIGTERM and SIGHUP cancel the running task, also while a write to a full pipe
+blocks.
+"""
 
 import asyncio
 import os
 import signal
 from argparse import Namespace
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
@@ -81,6 +84,25 @@ def run_interruptibly(main: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T
         if isinstance(first, asyncio.CancelledError | Interrupted):
             raise Stopped(interrupts.signal) from None
         raise first from None
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def all_as_interrupt() -> Iterator[None]:
+    """Within it the other signals do what Ctrl-C does."""
+    caught = [
+        number
+        for number in SIGNALS
+        if number != signal.SIGINT and signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    earlier = {
+        number: signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+        for number in caught
+    }
+    try:
+        yield
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)

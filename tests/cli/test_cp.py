@@ -3,6 +3,7 @@
 import io
 import os
 import secrets
+import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from hermetic.contract.errors import ExecutionError
 from hermetic.session import trees
-from tests.cli.program import hermetic
+from tests.cli.program import COMMAND, hermetic
 
 
 @pytest.fixture
@@ -53,6 +54,15 @@ def test_a_file_from_standard_input_and_to_standard_output(task: str, tmp_path: 
         assert (refused.returncode, refused.stdout) == (2, b"")
         assert b"is a directory; standard input and output take one file" in refused.stderr
     assert hermetic("cp", f"{task}:{tmp_path}/missing", "-").returncode == 1
+
+
+def test_a_copy_without_room_names_its_target(task: str, tmp_path: Path) -> None:
+    (tmp_path / "there").write_bytes(bytes(100_000))
+    source, target = f"{task}:{tmp_path}/there", tmp_path / "here"
+    limited = ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash", *COMMAND, "cp", source, str(target)]
+    done = subprocess.run(limited, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, f"hermetic: {target}: File too large\n")
+    assert not target.exists()
 
 
 def test_a_directory_there_and_back(task: str, tmp_path: Path) -> None:

@@ -55,12 +55,20 @@ def test_every_command_lives_without_streams(words: str) -> None:
         ("run --json -- true", 125),
         ("version", 1),
         ("envs", 1),
+        ("--help", 1),
+        ("run --help", 1),
     ],
 )
 def test_a_full_output_is_told_in_one_line(words: str, code: int) -> None:
     done = shell(f"unset PYTHONUNBUFFERED; hermetic {words} >/dev/full")
     assert (done.returncode, done.stderr.count(b"\n")) == (code, 1), done.stderr
     assert done.stderr.startswith(b"hermetic: No space left on device; ")
+
+
+@pytest.mark.parametrize(("words", "code"), [("nonsense", 2), ("logs nonsense", 1), ("run", 2)])
+def test_a_message_that_cannot_be_written_changes_no_exit_code(words: str, code: int) -> None:
+    done = shell(f"hermetic {words} 2>/dev/full")
+    assert (done.returncode, done.stdout) == (code, b"")
 
 
 def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """A command of the command line, the exit codes, and the report of an error."""
 
 import argparse
-import contextlib
 import difflib
 import re
 import sys
@@ -35,6 +34,12 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, formatter_class=_Help)
+
+    def print_help(self, file: Any = None) -> None:
+        """Prints the help. Raises OSError where it cannot be written."""
+        file = file or sys.stdout
+        file.write(self.format_help())
+        file.flush()
 
     def error(self, message: str) -> NoReturn:
         """Reports the error and exits."""
@@ -146,9 +151,12 @@ def report_output_error(error: OSError, code: int) -> int:
 
 def report_error(error: BaseException | str, code: int) -> int:
     """Writes the error as one line to stderr; returns the code."""
-    with contextlib.suppress(OSError):  # stderr is closed
-        message = one_line(" ".join(str(error).split("\n")), MOST_ERROR)
+    message = one_line(" ".join(str(error).split("\n")), MOST_ERROR)
+    try:
         sys.stderr.write(f"{painted('hermetic:', RED, sys.stderr)} {message}\n")
+        sys.stderr.flush()
+    except OSError:  # no room, or no reader
+        discard_output(sys.stderr)
     return code
 
 

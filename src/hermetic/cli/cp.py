@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import errno
 import os
 import posixpath
 import shutil
@@ -19,6 +20,7 @@ from hermetic.contract.errors import ExecutionError, InvalidArgument
 from hermetic.session.environment import Environment
 from hermetic.session.trees import download_tree, upload_tree
 
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # errors of writing alone
 STREAM = "-"  # standard input or output
 
 
@@ -41,7 +43,8 @@ async def _main(arguments: argparse.Namespace, _: Interrupts) -> int:
             with Progress(f"copying {source.path}"):
                 await _copy_between(environment, source, target)
     except OSError as error:
-        raise ExecutionError(f"{error.filename or arguments.source}: {error.strerror}") from None
+        where = arguments.target if error.errno in NO_ROOM else arguments.source
+        raise ExecutionError(f"{error.filename or where}: {error.strerror}") from None
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from hermetic.cli.command import (
     BAD_USAGE,
     BROKEN_PIPE,
+    FAILED,
     INTERRUPTED,
     Command,
     Parser,
@@ -104,6 +105,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:  # also Stopped
         return INTERRUPTED
+    except BrokenPipeError:
+        discard_output()  # its reader is gone
+        return BROKEN_PIPE
+    except OSError as error:
+        return report_output_error(error, FAILED)
 
 
 def _run(words: list[str]) -> int:
@@ -139,8 +145,7 @@ def _run(words: list[str]) -> int:
     except ExecutionError as error:
         return report_error(error, command.failed)
     except BrokenPipeError:
-        discard_output()  # its reader is gone
-        return BROKEN_PIPE
+        raise
     except OSError as error:
         return report_output_error(error, command.failed)
     return code

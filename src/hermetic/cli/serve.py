@@ -100,7 +100,8 @@ def check_installed() -> None:
     if missing:
         names = ", ".join(missing)
         raise ConfigError(
-            f"{names} is missing; install it with: pip install 'hermetic[serve]'", setting="serve"
+            f"not installed: {names}; install what is missing with: pip install 'hermetic[serve]'",
+            setting="serve",
         )
 
 

@@ -4,6 +4,7 @@ import codecs
 import io
 import os
 import sys
+from typing import TextIO
 
 SPELLING = "hermetic-spelled"
 USUAL = os.terminal_size((80, 24))
@@ -58,8 +59,10 @@ def terminal_size(fd: int) -> os.terminal_size:
     return os.terminal_size((size.columns or USUAL.columns, size.lines or USUAL.lines))
 
 
-def discard_output() -> None:
-    """Redirects stdout to the null device, so that the flush at exit does not fail again."""
+def discard_output(stream: TextIO | None = None) -> None:
+    """Redirects a stream, or stdout, to the null device, so that the flush at exit does not fail
+    again.
+    """
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
+    os.dup2(null, (stream or sys.stdout).fileno())
     os.close(null)

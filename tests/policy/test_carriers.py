@@ -5,6 +5,7 @@ only when it is decoded; and targets that are there for tests.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -191,3 +192,18 @@ GIVEN = {
 @pytest.mark.parametrize("command", [entry.reason for entry in TABLE.texts["playbook"]])
 def test_a_module_of_a_playbook_stands_for_a_command_that_counts(command: str) -> None:
     assert assess(command.format(**GIVEN)).label == "dangerous"
+
+
+def lines_of(name: str) -> list[str]:
+    lines = (Path(__file__).parent / name).read_text("utf-8").splitlines()
+    return [line for line in lines if not line.startswith("# ")]
+
+
+@pytest.mark.parametrize("line", lines_of("everyday_neighbours.txt"))
+def test_an_everyday_neighbour_is_not_dangerous(line: str) -> None:
+    assert assess(line.replace("⏎", "\n")).label != "dangerous"
+
+
+@pytest.mark.parametrize("line", lines_of("siblings.txt"))
+def test_a_mechanism_is_known_in_every_language_and_tool(line: str) -> None:
+    assert assess(line.replace("⏎", "\n")).label == "dangerous"

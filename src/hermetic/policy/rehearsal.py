@@ -40,8 +40,10 @@ def is_rehearsal(call: Call, rule: str) -> bool:
         return False
     if _CLUSTER.search(text):
         return True
+    kind, _, *named = (*call.options.operands, "", "")
+    if kind == "volume" and any(named):  # of an engine here
+        return all(map(_FOR_TESTS.search, filter(None, named)))
     is_here = rule == "cloud-destroys" or (rule == "sql-destroys" and call.row.hook == "http")
-    named = re.search(r"(^|\s)--local(\s|$)", text) or (
-        _HERE.search(text) and _FOR_TESTS.search(text)
-    )
-    return is_here and bool(named)
+    is_local = re.search(r"(^|\s)--local(\s|$)", text) is not None
+    is_named = _HERE.search(text) is not None and _FOR_TESTS.search(text) is not None
+    return is_here and (is_local or is_named)

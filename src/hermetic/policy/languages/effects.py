@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import execute
@@ -22,7 +23,7 @@ from .values import UNKNOWN, Name, Obj, Value, is_text, marks_of, text_of
 # Calls of a network library that send, others only set it up.
 _SENDS = re.compile(
     r"(post|put|patch|get|urlopen|request|send|stor|urlretrieve|Request|head|stream|write|end|fetch|axios|"
-    r"got|curl_setopt|setopt|mail|body|form|Post|Put|upload|query|getprint|publish|call|perform)"
+    r"got|resolve|lookup|curl_setopt|setopt|mail|body|form|Post|Put|upload|query|getprint|publish|call|perform)"
 )
 _NOT_SENT = ("headers", "auth", "timeout", "cookies", "cert", "verify", "Authorization")
 _SHELLS = re.compile(r"(/\S*/)?(ba|z|da|k|a|tc|c|fi)?sh|cmd(\.exe)?|powershell(\.exe)?")
@@ -135,7 +136,7 @@ class Effects:
         if not argv or (made.last not in _TAKES_SHELL and self.is_given(argv[0])):
             return ""
         if _SHELLS.fullmatch(argv[0].split(" ")[0]):
-            self.has_shell = self.has_shell or argv[1:] in ([], ["-i"])
+            self.has_shell = self.has_shell or argv[1:] in ([], ["-i"], ["w"], ["r+"])
             self.report_shell()
         self.check_shown(words)
         stdin = text_of(keywords["input"]) if "input" in keywords else ""
@@ -209,7 +210,8 @@ class Effects:
         self.connect(made.args)
         sent = marks_of([*made.args, *keywords.values()])
         is_secret = SECRET in sent or (TOKEN in sent and not made.keywords.get("headers"))
-        if row.send is not None and _SENDS.match(made.last) and is_secret:
+        sends = row.send is not None and _SENDS.match(made.last)
+        if (sends or row.send is None) and is_secret:
             self.report_sent()
         texts = [text_of(one) for one in [*made.args, *made.keywords.values()] if is_text(one)]
         is_away = any("://" in text and not is_local(text) for text in texts)
@@ -229,6 +231,18 @@ class Effects:
         """Report a shell in a script that has a connection."""
         if self.socket:
             self.report("reverse-shell", "connects a shell to another machine")
+
+    def report_received(self) -> None:
+        """Report a shell that reads what another machine sends."""
+        if self.socket:
+            self.report_shell()
+        elif self.network:
+            self.report("run-download", "runs what another machine sends")
+
+    def send(self, found: Sequence[Value]) -> None:
+        """Judge that values go to another machine."""
+        if SECRET in marks_of(found):
+            self.report_sent()
 
     def report_sent(self) -> None:
         self.report("send-secret", "sends credentials to another machine")

@@ -151,6 +151,8 @@ class Evaluation(Effects):
         self.attributes[attr] = one_of([*values.choices(before), value])
         if isinstance(base, Obj) and base.call.startswith("net") and SECRET in marks_of(value):
             self.report_sent()
+        if attr.lower() == "stdin" and NET in marks_of(value) and self.has_shell:
+            self.report_received()
 
     def item(self, base: Value, key: Value) -> Value:
         """An item of a value."""
@@ -298,7 +300,7 @@ class Evaluation(Effects):
             self.fork(row, made.args)
         if row.run is not None:
             printed = self.run(made.pick(row.run), made, row.repeats)
-            held += PIDS if PIDS in printed else ""
+            held += "".join(mark for mark in (PIDS, NET, SECRET, DECODED) if mark in printed)
             self.lists_processes |= self.language != "python" and PIDS in held and not self.chosen
         if row.calls is not None:
             return self.callback(made.args, made.keywords)
@@ -308,7 +310,8 @@ class Evaluation(Effects):
         if row.sql is not None:
             self.statements(made.pick(row.sql), local=False)
         if row.like and (words := made.command(row.like)):
-            self.call.run(words)
+            is_fetched = words[0] == "cp" and "://" in words[1]
+            self.call.run(["curl", "-o", words[2], words[1]] if is_fetched else words)
         for value in made.pick(row.read):
             held += self.read(text_of(value))
         path = self.change(row, made)

@@ -258,7 +258,7 @@ class Expressions(Hooks):
         result = self.result_of(self.visit(node.value))
         bound = (one.base for one in (self.called, result) if isinstance(one, values.Bound))
         held = next(bound, result)
-        is_file = isinstance(result, Obj) and result.call == "file"
+        is_file = isinstance(result, Obj) and result.call in ("file", "output", "socket")
         element = one_of(held) if isinstance(held, list) and held else element_of(held)
         for name in node.names:
             self.names[name] = result if is_file else element

@@ -97,6 +97,15 @@ class Hooks(Evaluation):
             self.shell(made.args[0])
         return Obj("output", text=LOCAL)
 
+    def hook_pipe(self, made: Invocation) -> Value:
+        """A stream that goes into another; into a shell it is code."""
+        into = made.args[0] if made.args else None
+        if isinstance(into, Obj) and into.call.startswith("output.stdin") and self.has_shell:
+            self.report_received()
+        elif isinstance(into, Obj) and into.call.startswith(("socket", "net")):
+            self.send([made.owner])
+        return into
+
     def hook_kill(self, made: Invocation) -> Value:
         """A signal to a process; all of them by -1 or by a list of /proc."""
         numbers = [text_of(arg) for arg in made.args]
@@ -228,6 +237,8 @@ class Hooks(Evaluation):
 
     def hook_variable(self, made: Invocation) -> Value:
         """An environment variable; all of them without a name."""
+        if made.args and text_of(made.args[0]) == "user.home":  # of Java
+            return self.call.shell.home
         return self.variable(made.args[0]) if made.args else Obj("environ", text=SECRET)
 
     def hook_input(self, made: Invocation) -> Value:

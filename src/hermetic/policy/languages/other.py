@@ -6,8 +6,11 @@ import re
 
 from hermetic.policy.call import Call
 from hermetic.policy.effects import delete
+from hermetic.policy.network import is_local
 from hermetic.policy.paths import is_secret, resolve
 
+from .calls import LANGUAGES
+from .sql import destruction
 from .tokens import Token
 
 _MONGO = re.compile(
@@ -21,7 +24,7 @@ _STARTS = re.compile(
 )
 _DELETES = re.compile(
     r"(?i)(^|[^a-z])(remove-?(item|dir\w*|tree|path|file|all)?|delete-?(tree|dir\w*|file\w*|path|recursively)?|rm-?r?f?|"
-    r"rmtree|unlink|erase|deltree|removedir\w*)([^a-z]|$)"
+    r"rmtree|unlink|erase|del_?dir\w*|deltree|removedir\w*)([^a-z]|$)"
 )
 _EVALS = re.compile(
     r"(?i)(eval|instance_eval|load|loadstring|exec|compile|read-from-string|Function)"
@@ -65,6 +68,70 @@ def names_secret(call: Call, tokens: list[Token]) -> bool:
     return False
 
 
+# Names by which a language without a table of its own runs what a text holds, or a program that no string names.
+_RUNS_TEXT = re.compile(
+    r"(?i)(?<![\w.])(eval\w*|evaluate|load|load-string|include_string|source|source_url|read-string|parse)\b"
+    r"|\b(exec|system|shell|popen|cmd|execute|startProcess|sh)\b\s*\(?\s*(?![\s(\[]*\"\")[A-Za-z$_(]"
+)
+_CONNECTS = re.compile(r"(?i)(socket|gen_tcp|tcp(client|stream)|connect|dial)")
+
+
+def _judge_received(call: Call, bare: str, strings: list[str]) -> None:
+    """Report a script that has an address, and runs something that its text does not show."""
+    is_away = any("://" in text and not is_local(text) for text in strings)
+    if is_away and _RUNS_TEXT.search(bare):
+        call.report("run-download", "runs what another machine sends")
+    has_shell = any(re.fullmatch(r"(/\S*/)?(ba|z|da|k)?sh", text) for text in strings)
+    if _CONNECTS.search(bare) and (has_shell or re.search(r"\bshell\s*\(\s*[a-z]", bare)):
+        call.report("reverse-shell", "connects a shell to another machine")
+
+
+# Methods that destroy what a database or a cloud keeps, and names before a statement that is run.
+_DESTROYS = re.compile(
+    r"(?i)(drop_?(table|database|schema|collection|all_?tables|namespace)\w*|(delete|destroy)_?all!?|flush_?(all|db)|truncate_?tables?)"
+    r"|([Dd]elete|[Tt]erminate|[Dd]estroy)_?(?i:bucket|instances?|cluster|table|db\w*|stack|function|namespace|database|volume|hosted_?zone|project"
+    r"|repo(sitory)?|queue|topic|objects|secret|service|deployment|resource_?group|user|role|key_?pair|snapshot|image)\w*"
+)
+_QUERIES = re.compile(r"(?i).*(query|exec(ute)?|sql|statement|raw|unsafe|do|run|prepare)\w*!?")
+_CLOUDS = re.compile(
+    r"(?i)aws|amazon|google.?cloud|gcp|azure|k8s|kubernetes|digitalocean|mongo|redis|firestore|stripe|github|gitlab"
+)
+
+
+def _judge_data(call: Call, tokens: list[Token], language: str) -> None:
+    """Report methods and statements that destroy what a database or a cloud keeps."""
+    texts = [one.text for one in tokens]
+    whole = " ".join(texts)
+    if "sqlite" in whole.lower() or ":memory:" in whole:
+        return
+    for at, token in enumerate(tokens):
+        called = texts[at + 1 : at + 2] == ["("] or language not in LANGUAGES
+        if (
+            token.kind == "name"
+            and called
+            and at
+            and _DESTROYS.fullmatch(token.text.rpartition("::")[2])
+        ):
+            if token.text[:4].lower() in ("drop", "flus", "trun") or _CLOUDS.search(whole):
+                call.report("cloud-destroys", f"destroys shared data: {token.text}")
+        elif token.kind in ("string", "template"):
+            is_run = any(map(_QUERIES.fullmatch, texts[max(at - 8, 0) : at]))
+            if is_run and (reason := destruction(token.text)):
+                call.report("sql-destroys", reason)
+
+
+def _named_before(tokens: list[Token]) -> str:
+    """The last path among some tokens of a statement, a person's home included."""
+    for token in reversed(tokens):
+        if token.text == ";":
+            break
+        if token.kind in ("string", "template"):
+            return "~" if token.text in ("user.home", "HOME") else token.text
+        if token.kind == "name" and re.search(r"(?i)home_?dir", token.text):
+            return "~"
+    return ""
+
+
 def judge_strings(call: Call, tokens: list[Token], language: str) -> None:
     """Report strings that are commands in a script that starts programs, and paths given to what
     deletes.
@@ -75,6 +142,10 @@ def judge_strings(call: Call, tokens: list[Token], language: str) -> None:
         call.report("run-decoded", f"runs {language} code that only a decoder shows")
     if any(map(_SPEAKS.search, words)) and names_secret(call, tokens):
         call.report("send-secret", "sends credentials to another machine")
+    _judge_data(call, tokens, language)
+    if language not in LANGUAGES:
+        bare = " ".join('""' if one.kind in ("string", "template") else one.text for one in tokens)
+        _judge_received(call, re.sub(r" ([-.:]) ", r"\1", bare), strings)
     shape = " ".join(one.text if one.kind == "symbol" else '""' for one in tokens)
     if re.search(r"[)\]]\s*\(\s*\"\"", shape) or any(map(_STARTS.search, [*words, *strings])):
         for at, text in enumerate(strings):
@@ -91,5 +162,7 @@ def judge_strings(call: Call, tokens: list[Token], language: str) -> None:
                 one.text for one in tokens[at + 1 : at + 9] if one.kind in ("string", "template")
             )
             given = next(near, "")
+            if language not in LANGUAGES and not given:
+                given = _named_before(tokens[max(at - 30, 0) : at])
             if given.startswith(("/", "~")):
-                delete(call, given, recursive=True)
+                delete(call, re.sub("^~", call.shell.home, given), recursive=True)

@@ -124,7 +124,11 @@ class Reader:
             return loop
         value = self.expression()
         while self.take(","):
-            value = _tuple(value, self.expression())
+            right = self.expression()
+            if isinstance(value, ast.Name) and isinstance(right, ast.NamedExpr):
+                value = ast.NamedExpr(value, right.value)  # `value, error := call()`
+            else:
+                value = _tuple(value, right)
         if self.language == "perl" and self.sign() in _EACH:  # `unlink $_ for LIST`
             self.at += 1
             return _tuple(self.given_each(), value)

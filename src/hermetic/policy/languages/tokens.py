@@ -37,7 +37,8 @@ _NUMBERED = re.compile(r"\\(?:[ux]\{(?P<long>[0-9A-Fa-f]{1,5})\}|u(?P<short>[0-9
 _PERLISH = frozenset(names("perl ruby elixir crystal"))
 # Languages that have a kind of token, where not all have it.
 _LANGUAGES: dict[str, Collection[str]] = {
-    **dict.fromkeys(("swap", "match", "words", "command"), _PERLISH),
+    **dict.fromkeys(("words", "command"), _PERLISH),
+    **dict.fromkeys(("swap", "match"), ("perl",)),
     "slashes": SLASH_COMMENTS,
     "dashes": DASH_COMMENTS,
     "hash": HASH_COMMENTS,

@@ -25,14 +25,28 @@ _SUFFIXES = dict(pair.split(":") for name in ("suffixes", "sources") for pair in
 _SETTINGS = regex(
     r".*\.(ya?ml|json[5c]?|toml|ini|cfg|conf|xml|hcl|tf|nomad|properties|service|kdl|\w*proj|targets|props)"
 )
+MAX_LINES = 400
 _COMMANDS, _PROGRAMS, _ARGUMENTS, _PLACES, _REGISTRIES = map(
     alternatives,
     ("command-keys", "program-keys", "argument-keys", "directory-keys", "registry-keys"),
 )
 _FORGES = TABLE.words("forges")
+# Texts for people, descriptions of containers and tables; and hooks of programs that read what they are given
+# themselves, or hand it to other machines.
+_PROSE = regex(
+    r".*(\.(md|rst|txt|html?|csv|tsv|log|patch|diff|sql|lock|svg|css|\w*rc)|ignore|(Docker|Container)file[^/]*)|/dev/.*"
+)
+_OWN = frozenset(("shell", "docker", "compose", "kubectl", "cloud", "http", "ssh", "scp", "make"))
 # Files that name where packages come from.
 _SOURCES = regex(
     r".*/(\.?npmrc|\.yarnrc(\.yml)?|pip\.conf|\.cargo/config(\.toml)?|bunfig\.toml|(?i:nuget\.config)|\.condarc|\.gemrc|settings\.xml)"
+)
+# Files that name what a project needs, and a source without any check of who is at the other end.
+_MANIFESTS = regex(
+    r".*/([\w-]*requirements[^/]*\.txt|Gemfile|(build|settings|init)\.gradle(\.kts)?|pom\.xml|pyproject\.toml|Pipfile|composer\.json|environment\.ya?ml)"
+)
+_PLAIN_SOURCE = regex(
+    r"(?:index-url|source|url|registry|mirror|repositor\w+|find-links|channels)\W{1,8}(http://(?!localhost|127\.)[^\s\"'<]+)"
 )
 
 
@@ -48,7 +62,8 @@ def _named_language(path: str) -> str:
     """The language of a file that a tool is told to run or read."""
     if _SETTINGS.fullmatch(path):
         return "settings"
-    return next((one for suffix, one in _SUFFIXES.items() if path.endswith(suffix)), "")
+    known = next((one for suffix, one in _SUFFIXES.items() if path.endswith(suffix)), "")
+    return known or ("" if _PROSE.fullmatch(path) else "lines")
 
 
 def judge_carriers(call: Call, row: Row) -> None:
@@ -63,11 +78,10 @@ def judge_carriers(call: Call, row: Row) -> None:
 
 
 def _named(call: Call, row: Row) -> Iterator[str]:
-    if row.language or row.has("data") or row.hook == "shell":  # it runs them itself, or looks
+    if row.language or row.has("data") or row.hook in _OWN:
         return
-    for arg in call.args:
-        word = re.split("[=@]", arg)[-1].removeprefix("file://")
-        if word and "." in word:
+    for arg in (*call.args, *call.env.values()):
+        if word := re.split("[=@]", arg)[-1].removeprefix("file://"):
             yield resolve(word, call.shell)
 
 
@@ -76,6 +90,9 @@ def judge_waiting(call: Call) -> None:
     for full, text in list(call.shell.files.items()):
         if _SOURCES.fullmatch(full):
             _judge_registries(call, full, text)
+        elif _MANIFESTS.fullmatch(full) and (match := _PLAIN_SOURCE.search(text)):
+            reason = f"takes packages from an address nobody has vouched for: {shown(match[1])}"
+            call.report("package-source", reason, full)
         for one in TABLE.texts["self-running"]:
             if pattern(one.pattern).search(full) and re.search(one.when, text):
                 _judge_once(call, full, one.reason)
@@ -94,8 +111,30 @@ def _judge_once(call: Call, full: str, language: str) -> None:
 def _judge(call: Call, full: str, text: str, language: str) -> None:
     if language == "settings":
         judge_settings(call, text)
+        if full.endswith((".conf", ".cfg", ".ini")):
+            _judge_lines(call, text)
+    elif language == "lines":
+        _judge_lines(call, text)
     elif is_known(text) or not execute(call, text, full.rpartition("/")[2]):
         judge_text(call, text, language)
+
+
+_STRING = regex(r"\"((?:[^\"\\\n]|\\.)+)\"|''(.+?)''|'([^'\n]+)'|`([^`\n]+)`")
+
+
+def _judge_lines(call: Call, text: str) -> None:
+    """Judge a file of which only that is known that it may hold commands: its lines, also behind
+    their first words, and its strings.
+    """
+    for line in text.split("\n")[:MAX_LINES]:
+        strings = ["".join(groups) for groups in _STRING.findall(line)]
+        words = line.strip().split(None, 2)
+        tails = [line.strip(), *(line.strip().split(None, at)[-1] for at in range(1, len(words)))]
+        for code in (*tails, *strings):
+            _try_text(call, code.lstrip("!@-+ "), is_command=False)
+        for at, word in enumerate(strings):
+            if at + 1 < len(strings):
+                _try_words(call, [word, *strings[at + 1 :]])
 
 
 def _judge_registries(call: Call, full: str, text: str) -> None:
@@ -135,6 +174,8 @@ def judge_settings(call: Call, text: str) -> None:
             _try_text(here, value, is_command=any(map(_COMMANDS.fullmatch, keys)))
             if key.isupper():
                 judge_variable(call, key, value, temporary=True)
+        if key in ("runArgs", "runargs"):  # of a container for development
+            call.run(["docker", "run", *values, "image"])
         if _PROGRAMS.fullmatch(key):
             program = values[0]
 

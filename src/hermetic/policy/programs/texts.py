@@ -105,7 +105,7 @@ def judge_patterns(call: Call, text: str, language: str) -> None:
 def apply_entry(call: Call, entry: Entry, match: re.Match[str]) -> None:
     """Do what an entry says with the first group that holds something: an action, or a report."""
     value = next((one for one in match.groups() if one), "" if match.re.groups else match[0])
-    value = call.shell.home + value[1:] if value.startswith("~/") else value
+    value = re.sub(r"^(~|\$HOME|\$env:HOME)(?=/|$)", call.shell.home, value)
     if entry.rule.startswith("run "):
         call.run([*entry.rule.split()[1:], value.replace("\\", "/")])
     elif entry.rule.startswith("sh "):

@@ -9,6 +9,8 @@ import msgspec
 
 from hermetic.link.archive import BOOT
 from hermetic.resident import limits
+from hermetic.resident.processes.control import MOST_TYPED
+from hermetic.resident.processes.echo import KEY_BYTES
 from hermetic.resident.wire.frames import CANCEL, CREDIT, ERROR, EVENT, REPLY, REQUEST, pack_frame
 from tests.resident.running import Client, Resident, running
 from tests.scenarios.living import with_argument
@@ -17,6 +19,11 @@ PATIENCE = 30.0
 SHORT_LEASE = BOOT.replace(
     "main(stream)",
     "from hermetic_resident.processes import control; control.DRIVER_LEASE = 0.2; main(stream)",
+)
+
+NEVER_LATER = BOOT.replace(
+    "main(stream)",
+    "from hermetic_resident.processes import control; control.ECHO = 1000; main(stream)",
 )
 
 
@@ -295,4 +302,44 @@ def test_input_of_one_who_was_relieved_is_dropped() -> None:
             second.stream.sendall(pack_frame(EVENT, other, {}, b"fresh\n"))
             until(agent, lambda said: said["out"] >= 2 * len("fresh\r\n"))
             assert b"stale" not in agent.ask("read", log="p")[1]
+        agent.ask("kill", process="p", grace=0.0)
+
+
+def test_keys_are_acknowledged_together_and_a_paste_at_once() -> None:
+    with running(boot=NEVER_LATER) as resident, resident.client() as agent:
+        start_cat(agent)
+        with driven(resident) as (person, number):
+            for _ in range(2 * MOST_TYPED):
+                person.stream.sendall(pack_frame(EVENT, number, {}, b"k"))
+            assert [answer(person, number)[1]["typed"] for _ in range(2)] == [MOST_TYPED] * 2
+            person.stream.sendall(pack_frame(EVENT, number, {}, b"k"))
+            person.stream.sendall(pack_frame(EVENT, number, {}, b"k" * (KEY_BYTES + 1)))
+            assert answer(person, number)[1] == {"typed": 2}
+        agent.ask("kill", process="p", grace=0.0)
+
+
+def test_a_single_key_is_acknowledged_a_moment_later() -> None:
+    with running() as resident, resident.client() as agent:
+        start_cat(agent)
+        with driven(resident) as (person, number):
+            for _ in range(3):
+                person.stream.sendall(pack_frame(EVENT, number, {}, b"k"))
+                assert answer(person, number)[1] == {"typed": 1}
+        agent.ask("kill", process="p", grace=0.0)
+
+
+def test_keys_in_any_pieces_arrive_in_order_and_are_attributed() -> None:
+    """Frames of keys come alone, together, and cut anywhere."""
+    with running() as resident, resident.client() as agent:
+        start_cat(agent)
+        with driven(resident) as (person, number):
+            keys = b"abcdefghijklmnopqrstuvwxyz"
+            sent = b"".join(pack_frame(EVENT, number, {}, b"%c" % key) for key in keys)
+            for size in (len(sent) // len(keys), len(sent), 5):
+                for at in range(0, len(sent), size):
+                    person.stream.sendall(sent[at : at + size])
+            until(agent, lambda said: said["out"] >= 3 * len(keys))
+            assert agent.ask("read", log="p")[1] == 3 * keys
+            [record] = msgspec.msgpack.decode(agent.ask("inputs", process="p")[1])
+            assert record[2:6] == ["ann", True, 3 * len(keys), 0]
         agent.ask("kill", process="p", grace=0.0)

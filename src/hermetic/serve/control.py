@@ -18,7 +18,6 @@ from hermetic.contract.limits import HANDOVER_NOTE, TERMINAL
 from hermetic.contract.process import ProcessInfo
 from hermetic.link import answers
 from hermetic.serve import frames
-from hermetic.serve.echo import EchoPolling
 from hermetic.serve.outgoing import Outgoing
 from hermetic.session.terminal import Terminal, View
 
@@ -56,7 +55,6 @@ class Channel:
         person: Person,
         environment: str,
         terminal: Terminal,
-        echo: EchoPolling,
     ) -> None:
         self.number, self.person, self.environment, self.terminal = (
             number,
@@ -65,12 +63,13 @@ class Channel:
             terminal,
         )
         self.when_closed: list[Callable[[], object]] = []
-        self._out, self._echo = out, echo
+        self._out = out
         self._view: View | None = None
         self._position = 0  # behind the last byte that came
         self._written = 0  # behind the last byte that went to the tab
         self._parsed = 0  # behind the last byte that the viewer has parsed
         self._allowed = 0  # behind the last byte that may come
+        self._asks_at = 0  # where more is allowed, at the latest
         self._replay_end: int | None = None
         self._size: tuple[int, int] | None = None  # of the viewer's window
         self._taking: asyncio.Task[None] | None = None
@@ -122,7 +121,8 @@ class Channel:
         if start == end:
             self._end_replay()
         self._out.channels += 1
-        self._allowed = start + min(WINDOW, self._out.share)
+        share = min(WINDOW, self._out.share)
+        self._allowed, self._asks_at = start + share, start + share // 2
         self._view = self.terminal.view(
             self._came, offset=start, until=self._allowed, pace=info.personal
         )
@@ -133,7 +133,6 @@ class Channel:
             return
         if start == self._position and self._replay_end is None:  # nearly always
             self._position = start + len(data)
-            self._echo.came()
             self._out.output(self.number, start, data, self._was_written)
             return
         if start > self._position:
@@ -162,7 +161,8 @@ class Channel:
 
     def _was_written(self, end: int) -> None:
         self._written = end
-        self._allow_more()
+        if end >= self._asks_at:
+            self._allow_more()
 
     def _allow_more(self) -> None:
         """Allows more output: a window beyond what is parsed, and a share of the tab's space beyond
@@ -172,7 +172,7 @@ class Channel:
         until = min(self._parsed + WINDOW, self._written + share)
         # a key needs no credit of its own
         if until - self._allowed >= share // 4 and self._view is not None:
-            self._allowed = until
+            self._allowed, self._asks_at = until, until - share // 2
             self._view.allow(until)
 
     async def _follow(self, view: View) -> None:
@@ -269,11 +269,14 @@ class Channel:
     # -- input
     def input(self, id: int, data: bytes) -> None:
         """Types bytes; they are acknowledged by their id once the environment has accepted them."""
-        if self._in_flight or not self.terminal.type_directly(data, partial(self._typed, id)):
+        if (
+            self._pending
+            or self._in_flight >= IN_FLIGHT
+            or not self.terminal.type_directly(data, partial(self._typed, id))
+        ):
             self._add(id, data)
         else:
-            self._in_flight = 1
-            self._echo.expect(data)
+            self._in_flight += 1
 
     def secret(self, text: str) -> None:
         """Types a line that no log shows, even where the process prints it."""

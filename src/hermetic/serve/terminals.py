@@ -14,7 +14,6 @@ from hermetic.contract.errors import ExecutionError, InvalidArgument, UnknownPro
 from hermetic.contract.limits import SCREEN_REPLAY, TERMINAL_IDLE, TERMINAL_REPLAY, TERMINALS
 from hermetic.contract.process import ProcessInfo
 from hermetic.serve.control import Channel, Person, clamp
-from hermetic.serve.echo import EchoPolling
 from hermetic.serve.outgoing import Outgoing
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
@@ -69,7 +68,6 @@ class Terminals:
         self._idle: dict[tuple[str, str], asyncio.TimerHandle] = {}
         self._known: dict[tuple[str, str], Environment] = {}  # running terminals
         self._starting = 0
-        self._echo = EchoPolling()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
@@ -105,7 +103,7 @@ class Terminals:
         place = await self._find(environment)
         found = await terminal(place, process)
         self._watch(place)
-        channel = Channel(number, out, person, place.id, found, self._echo)
+        channel = Channel(number, out, person, place.id, found)
         key = place.id, process
         viewers = self._viewers.setdefault(key, set())
         viewers.add(channel)

@@ -7,6 +7,7 @@ import time
 from ..limits import DRIVER_LEASE, ECHO, HANDOVER_NOTE, HANDOVERS, INPUT_RECORDS
 from ..wire import frames
 from ..wire.fields import Refusal, invalid
+from .echo import KEY_BYTES, EchoPolling
 from .process import Process
 from .stdin_writer import InputClosed
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ..wire.frames import Fields
     from .job import Job
 
+MOST_TYPED = 4  # inputs that are taken before an acknowledgement
 NAME_LENGTH = 64  # characters of a person's or a program's name
 TYPING_SECONDS = 1.0  # input of one writer within this time is one record
 
@@ -27,11 +29,12 @@ class Drive:
     person does.
 
     When it is cancelled or its connection ends, the person has DRIVER_LEASE seconds to come back
-    with the same key. Events of the client are input of the person. What was taken is acknowledged
-    a moment later, so that the echo, which the person waits for, goes first.
+    with the same key. Events of the client are input of the person. Keys that were taken are
+    acknowledged a moment later, so that their echo, which the person waits for, goes first.
     """
 
     timer: Timer | None = None
+    polling: EchoPolling | None = None  # None: what is typed has no echo
     acknowledging: Timer | None = None
     typed = 0  # inputs that were taken and are not acknowledged
 
@@ -64,6 +67,8 @@ class Drive:
         elif job.handed is None:  # the first one to drive it
             job.when_ended(self._job_ended)
         job.driver = self
+        if job.pty:
+            self.polling = EchoPolling(resident.loop, job.drains[0])
         request.abandoned, request.on_event = self.leave, self.type
         request.event({"since": self.since, "types": True})
         resident.on_change("control", job)
@@ -82,6 +87,11 @@ class Drive:
         except InputClosed as error:
             self._taken(error)
         record_input(self.job, self.key, "", len(body), False)
+        if self.polling is not None:
+            self.polling.expect(body)
+        if self.acknowledging is not None and (self.typed >= MOST_TYPED or len(body) > KEY_BYTES):
+            self.acknowledging.cancel()
+            self._acknowledge()
 
     def _taken(self, error: InputClosed | None) -> None:
         if error is not None:

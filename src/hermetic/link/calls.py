@@ -13,7 +13,7 @@ from hermetic.contract.errors import InputClosed
 from hermetic.contract.limits import FOLLOW_CREDIT
 from hermetic.link import answers
 from hermetic.link.wire import pack_frame
-from hermetic.resident.wire.frames import CREDIT, REQUEST, FrameError
+from hermetic.resident.wire.frames import CREDIT, EVENT, PREFIX, REQUEST, FrameError, LogPieces
 
 R = TypeVar("R")
 
@@ -131,7 +131,7 @@ class Viewing(Following):
     viewers.
     """
 
-    __slots__ = ("_until",)
+    __slots__ = ("_until", "header")
 
     def __init__(
         self, log: str, offset: int, take: Callable[[int, bytes], None], *, until: int, pace: bool
@@ -139,15 +139,20 @@ class Viewing(Following):
         super().__init__(log, offset, take)
         self.fields = {"op": "follow", "log": log, "pace": pace}
         self._until = until
+        self.header = b""  # of its events, without the offset at the end
 
     def frame(self) -> bytes:
         """The request, from the first byte that has not arrived."""
+        self.header = LogPieces(self.id).header
         fields = {**self.fields, "offset": self.position, "credit": self._until - self.position}
         return pack_frame(REQUEST, self.id, fields)
 
     def event(self, fields: msgspec.Raw, body: bytes) -> None:
         """Passes the bytes on."""
-        start = answers.log_piece.decode(fields).start
+        self.piece(answers.log_piece.decode(fields).start, body)
+
+    def piece(self, start: int, body: bytes) -> None:
+        """Passes the bytes on. Raises FrameError for bytes that were not asked for."""
         if start < self.position or len(body) > self._until - self.position:
             raise FrameError(f"{len(body)} bytes from byte {start}, which were not asked for")
         self._until += start - self.position  # bytes that fell out of the log take no credit
@@ -161,6 +166,32 @@ class Viewing(Following):
             return None
         self._until = until
         return pack_frame(CREDIT, self.id, {"n": more})
+
+
+class Views:
+    """Open views by the header of their events: a piece of output that comes alone, as an echo
+    does, needs no parser.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[bytes, Viewing] = {}
+
+    def add(self, call: Viewing) -> None:
+        """Adds a view that was sent, until its answer comes."""
+        self._calls[call.header] = call
+        call.future.add_done_callback(lambda _: self._calls.pop(call.header, None))
+
+    def take(self, data: bytes) -> bool:
+        """Passes on bytes that are one piece for a view; False for all others. Raises FrameError."""
+        if not self._calls or len(data) < PREFIX.size:
+            return False
+        length, size = PREFIX.unpack_from(data)
+        end = PREFIX.size + size
+        call = self._calls.get(data[PREFIX.size : end - 8])
+        if call is None or length != len(data) - 4 or end > len(data):
+            return False
+        call.piece(int.from_bytes(data[end - 8 : end], "big"), data[end:])
+        return True
 
 
 class Standing(Call[answers.Done]):
@@ -203,6 +234,10 @@ class Bridging(Standing):
         """Passes the event on."""
         self._take(answers.bridged.decode(fields), body)
 
+    def message(self, channel: int, data: bytes) -> bytes:
+        """The frame of a message to one of the programs."""
+        return pack_frame(EVENT, self.id, {"channel": channel}, data)
+
 
 class Listening(Standing):
     """Events; `take(fields)` gets each."""
@@ -231,7 +266,7 @@ class Driving(Call[answers.DriveEnd]):
     in order.
     """
 
-    __slots__ = ("_sent", "began", "types", "typing")
+    __slots__ = ("_header", "_sent", "began", "types", "typing")
 
     def __init__(self, process: str, key: str, name: str) -> None:
         super().__init__(
@@ -250,8 +285,13 @@ class Driving(Call[answers.DriveEnd]):
     def frame(self) -> bytes:
         """The request. After a reconnect it takes nothing from another person."""
         again = {"again": True} if self._sent else {}
-        self._sent = True
+        self._sent, self._header = True, msgspec.msgpack.encode((EVENT, self.id, {}))
         return pack_frame(REQUEST, self.id, {**self.fields, **again})
+
+    def input(self, data: bytes) -> bytes:
+        """The frame that types data, which fits one."""
+        header = self._header
+        return PREFIX.pack(2 + len(header) + len(data), len(header)) + header + data
 
     def event(self, fields: msgspec.Raw, body: bytes) -> None:
         """The person drives now, or input was taken or refused."""

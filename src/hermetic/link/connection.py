@@ -37,13 +37,17 @@ class Silent(Unreachable):
 class Connection(asyncio.Protocol):
     """Frames over one stream.
 
-    `receive` gets each frame, `lost` the reason when the stream breaks off.
+    `receive` gets each frame, `lost` the reason when the stream breaks off. `shortcut` gets bytes
+    that follow a whole frame, before they are parsed, and returns True when it has taken them.
     """
 
     def __init__(
-        self, receive: Callable[[Frame], None], lost: Callable[[Exception | None], None]
+        self,
+        receive: Callable[[Frame], None],
+        lost: Callable[[Exception | None], None],
+        shortcut: Callable[[bytes], bool] = lambda data: False,
     ) -> None:
-        self._receive = receive
+        self._receive, self._shortcut = receive, shortcut
         self._lost = lost
         self._reader = FrameReader()
         self._greeting: asyncio.Future[answers.Hello] = asyncio.get_running_loop().create_future()
@@ -116,6 +120,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes came."""
         try:
+            if self._is_open and not self._reader.is_inside and self._shortcut(data):
+                return
             frames = self._reader.feed(data)
         except FrameError as error:
             self._fail(Misbehaved(str(error)))

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -25,7 +25,7 @@ from hermetic.contract.limits import (
     UNANSWERED,
 )
 from hermetic.link import answers
-from hermetic.link.calls import Call, Viewing
+from hermetic.link.calls import Call, Viewing, Views
 from hermetic.link.connection import Connection, Misbehaved, Silent, Unanswered
 from hermetic.link.failures import Abandoned, BrokenOff, GivenUp, ResidentGone, Stalled
 from hermetic.link.keepalive import KeepAlive
@@ -87,6 +87,7 @@ class Link:
         self._next_ping = -math.inf
         self._is_greeting = False
         self._calls: dict[int, Call[Any]] = {}
+        self._views = Views()
         # makes the error of every later request
         self._end: Callable[[], EnvironmentUnavailable] | None = None
 
@@ -135,6 +136,8 @@ class Link:
         future: asyncio.Future[tuple[R, bytes]] = self._loop.create_future()
         call.future = future
         self._calls[call.id] = call
+        if isinstance(call, Viewing):
+            self._views.add(call)
         if self._connection is not None:
             self._connection.send(frame)
         return future
@@ -188,13 +191,11 @@ class Link:
             self.cancel(call)
             raise
 
-    def tell(self, call: Call[Any], fields: Mapping[str, object], body: bytes) -> bool:
-        """Sends more data to an open request, without an answer of its own; False when it cannot be
-        sent now.
-        """
+    def tell(self, call: Call[Any], frame: bytes) -> bool:
+        """Sends more to an open request, without an answer; False when it cannot be sent now."""
         if call.id not in self._calls or self._connection is None or self.is_stalled:
             return False
-        self._connection.send(pack_frame(EVENT, call.id, fields, body))
+        self._connection.send(frame)
         return True
 
     def advance(self, call: Viewing, until: int) -> None:
@@ -265,7 +266,7 @@ class Link:
                     await self._connection.wait_closed()
 
     async def _connect(self) -> tuple[Connection, answers.Hello]:
-        connection = Connection(self._receive, self._broken)
+        connection = Connection(self._receive, self._broken, self._receive_piece)
         try:
             stream = await self._dial()
             self._is_greeting = True  # stays set between retries without an answer
@@ -346,6 +347,14 @@ class Link:
             self.is_stalled = False
             self._answers.set()
             self._on_stall(False)
+
+    def _receive_piece(self, data: bytes) -> bool:
+        """Handles bytes that are one piece for a viewer, as an echo is; False for all others."""
+        if is_taken := self._views.take(data):
+            self.received += 1
+            if self._unheard:
+                self._heard()
+        return is_taken
 
     def _receive(self, frame: Frame) -> None:
         kind, number, fields, body = frame

@@ -85,6 +85,11 @@ class FrameReader:
         """Allows long frames from now on."""
         self._most = MAX_FRAME
 
+    @property
+    def is_inside(self) -> bool:
+        """True while a frame is incomplete."""
+        return bool(self._held or self._missing)
+
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are complete now.
 

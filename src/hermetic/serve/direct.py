@@ -23,6 +23,8 @@ INVALID_TEXT = 1007  # close code
 _log = logging.getLogger("hermetic.serve")
 
 _FINAL = _MASKED = 0x80
+_BINARY = _FINAL | Opcode.BINARY
+_SHORTEST_MEDIUM = 126 + 6  # a frame of fewer bytes has its length in one
 _WHOLE = (_FINAL | Opcode.TEXT, _FINAL | Opcode.BINARY)  # first bytes of unfragmented messages
 _SHORT, _MEDIUM, _LONG = struct.Struct(">BB"), struct.Struct(">BBH"), struct.Struct(">BBQ")
 
@@ -48,6 +50,13 @@ class DirectProtocol(WebSocketsSansIOProtocol):
         """asyncio: bytes came."""
         if self._receiver is None:
             super().data_received(data)
+        elif (
+            2 < len(data) < _SHORTEST_MEDIUM
+            and data[0] == _BINARY
+            and len(data) == (data[1] ^ _MASKED) + 6
+            and not (self._held or self.frames or self.close_sent)
+        ):  # a key
+            self._receiver(_unmasked(data[6:], data[2:6]))
         elif self._held:
             self._held += data
             del self._held[: self._take_frames(self._held)]
@@ -144,7 +153,9 @@ class DirectProtocol(WebSocketsSansIOProtocol):
         """Sends a message at once; a closed connection drops it."""
         if self.close_sent or self.disconnected or self.transport.is_closing():
             return
-        if isinstance(data, str):
+        if type(data) is bytes and len(data) < 126:  # an echo
+            self.transport.write(_SHORT.pack(_BINARY, len(data)) + data)
+        elif isinstance(data, str):
             self._send(Opcode.TEXT, data.encode())
         else:
             self._send(Opcode.BINARY, data)

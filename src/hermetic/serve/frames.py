@@ -32,14 +32,14 @@ def pack(type: int, channel: int, offset: int, payload: bytes = b"") -> bytes:
     return _HEAD.pack(type, channel, offset) + payload
 
 
-def unpack(data: bytes) -> Frame:
-    """The frame of a client. Raises Malformed."""
+def unpack(data: bytes) -> tuple[int, int, int, bytes]:
+    """The frame of a client: the fields of a Frame. Raises Malformed."""
     if not _HEAD.size <= len(data) <= LONGEST:
         raise Malformed(f"a binary frame has {_HEAD.size} to {LONGEST} bytes, not {len(data)}")
     type, channel, offset = _HEAD.unpack_from(data)
     if type not in (INPUT, ACK, RESIZE):
         raise Malformed(f"a client sends no frame of type {type}")
-    return Frame(type, channel, offset, data[_HEAD.size :])
+    return type, channel, offset, data[_HEAD.size :]
 
 
 def unpack_size(payload: bytes) -> tuple[int, int]:

@@ -89,7 +89,7 @@ class Tab:
             if not self._is_greeted:
                 self._greet(message)
             elif isinstance(message, bytes):
-                self._take_frame(frames.unpack(message))
+                self._take_frame(message)
             else:
                 self._operate(message)
         except Malformed as error:
@@ -126,16 +126,17 @@ class Tab:
         operation(self, given)
 
     # -- binary
-    def _take_frame(self, frame: frames.Frame) -> None:
-        channel = self._channels.get(frame.channel)
+    def _take_frame(self, data: bytes) -> None:
+        type, number, offset, payload = frames.unpack(data)
+        channel = self._channels.get(number)
         if channel is None:  # it may have been detached meanwhile
             return
-        if frame.type == frames.ACK:
-            channel.parsed(frame.offset)
-        elif frame.type == frames.RESIZE:
-            channel.resize(*frames.unpack_size(frame.payload))
+        if type == frames.INPUT:
+            channel.input(offset, payload)
+        elif type == frames.ACK:
+            channel.parsed(offset)
         else:
-            channel.input(frame.offset, frame.payload)
+            channel.resize(*frames.unpack_size(payload))
 
     # -- text
     def _attach(self, given: Mapping[str, Any]) -> None:

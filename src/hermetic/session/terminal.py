@@ -116,7 +116,7 @@ class Terminal(Process):
             driving is None
             or not driving.types
             or self._guard is not None
-            or not self._link.tell(driving, {}, data)
+            or not self._link.tell(driving, driving.input(data))
         ):
             return False
         driving.typing.append(done)

@@ -335,18 +335,16 @@ class Follow(LogReader):
         self.look()
 
     def look(self) -> None:
-        request, client = self.request, self.request.client
+        request, client, log = self.request, self.request.client, self.log
         if request.answered or client.closed:
             return
-        if self.log.is_closed:
+        if log.is_closed:
             self.stop()
             message = "process %s was forgotten" % self.job.id
             request.refuse(Refusal("UnknownProcess", message, process=self.job.id))
             return
-        while self.credit > 0 and client.has_room:
-            start, data = self.log.read(
-                self.offset, min(self.credit, FOLLOW_PIECE, frames.FRAME_BODY)
-            )
+        while self.offset < log.total and self.credit > 0 and client.has_room:
+            start, data = log.read(self.offset, min(self.credit, FOLLOW_PIECE, frames.FRAME_BODY))
             if not data:
                 break
             self.offset = start + len(data)
@@ -354,8 +352,9 @@ class Follow(LogReader):
             client.send(self.pieces.parts(start, data))
             if client.closed:
                 return
-        self.log.release()
-        if self.job.has_ended and self.offset >= self.log.total:
+        if log.when_released:
+            log.release()
+        if self.job.has_ended and self.offset >= log.total:
             self.stop()
             request.reply({"end": self.offset, "ending": self.job.ending})
 

@@ -44,6 +44,18 @@ class StdinWriter:
         """
         if not self.is_open or self.closing:
             raise InputClosed()
+        if not self.pending and self.fd is not None:  # nearly always: the process reads
+            try:
+                data = data[os.write(self.fd, data) if data else 0 :]
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.drop()
+                taken(InputClosed())
+                return
+            if not data:
+                taken(None)
+                return
         self.pending.append([data, taken])
         self.pending_bytes += len(data)
         self._write_pending()

@@ -69,7 +69,10 @@ class LogPieces:
 
     def parts(self, start: int, body: bytes) -> tuple[bytes, ...]:
         """One event, as `frame_parts` returns it. The body fits a frame."""
-        return _parts(self.header + _OFFSET.pack(start), body)
+        header = self.header + _OFFSET.pack(start)
+        if len(body) > _COPIED:
+            return _parts(header, body)
+        return (PREFIX.pack(2 + len(header) + len(body), len(header)) + header + body,)
 
 
 class FrameReader:

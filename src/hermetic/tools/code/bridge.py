@@ -54,7 +54,7 @@ class Channel:
         False: it has disconnected.
         """
         if len(data) <= SHORT:
-            self._link.tell(self._bridging, {"channel": self._number}, data)
+            self._link.tell(self._bridging, self._bridging.message(self._number, data))
             return not self.is_over
         for at in range(0, len(data), FRAME_BODY):
             piece = data[at : at + FRAME_BODY] if len(data) > FRAME_BODY else data

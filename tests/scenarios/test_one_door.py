@@ -273,6 +273,7 @@ TASK = {
     "limits",
     "interrupted",
     "environment",
+    "goes_on",
     "decide",
     "outside",
     "history",

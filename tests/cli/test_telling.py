@@ -105,9 +105,11 @@ def test_doctor_lists_the_extras_with_their_command() -> None:
     installed = checks["extra serve"]
     assert (installed["state"], installed["advice"]) == ("ok", "")
     assert f"uvicorn {importlib.metadata.version('uvicorn')}" in installed["found"]
-    missing = checks["extra modal"]  # not among the packages for development
-    assert (missing["state"], missing["advice"]) == ("missing", "pip install 'hermetic[modal]'")
-    assert missing["found"].endswith("not installed: modal")
+    missing = checks["extra otel"]  # not among the packages for development
+    assert (missing["state"], missing["advice"]) == ("missing", "pip install 'hermetic[otel]'")
+    assert missing["found"].partition("not installed: ")[2].startswith("opentelemetry-distro")
+    assert checks["modal"]["advice"] == "pip install 'hermetic[modal]'"
+    assert checks["extra modal"]["advice"] == "see modal"
     assert hermetic("doctor").returncode == 0
 
 

@@ -72,7 +72,8 @@ async def all_checks() -> list[Check]:
     plain = [_python(), await _bash(), _subreaper(), _runtime_directory(), _spool()]
     others = [kind for kind in catalog.kinds() if kind not in ("local", *catalog.ALIASES)]
     checks = [*plain, await _local(), *await asyncio.gather(*map(_kind, others))]
-    return [*checks, *_aliases(checks), _web(), *map(_extra, extras())]
+    told = {check.advice for check in checks}
+    return [*checks, *_aliases(checks), _web(), *(_extra(extra, told) for extra in extras())]
 
 
 def _aliases(checks: list[Check]) -> list[Check]:
@@ -190,13 +191,17 @@ def _web() -> Check:
     return _check("web", "missing" if not usable else "weak" if advice else "ok", found, advice)
 
 
-def _extra(extra: Extra) -> Check:
-    """Whether the packages of an extra are installed. One that is missing is no fault."""
+def _extra(extra: Extra, told: set[str]) -> Check:
+    """Whether the packages of an extra are installed. One that is missing is no fault.
+
+    Advice that the check of its kind has told is not repeated.
+    """
     name, purpose = f"extra {extra.name}", PURPOSES[extra.name]
     if not extra.missing:
         return _check(name, "ok", ", ".join(extra.installed))
     found = f"for {purpose}; not installed: {', '.join(extra.missing)}"
-    return _check(name, "missing", found, extra.command)
+    advice = f"see {extra.name}" if extra.command in told else extra.command
+    return _check(name, "missing", found, advice)
 
 
 COMMANDS = {

@@ -35,6 +35,14 @@ async def test_an_image_that_is_missing_is_said_first(kind: str) -> None:
     assert "connection refused" in said.partition("The engine said: ")[2]
 
 
+@pytest.mark.parametrize("kind", ["docker", "podman"])
+async def test_a_name_without_a_registry_is_said_with_one(kind: str) -> None:
+    need_engine(kind)
+    with pytest.raises(hermetic.EnvironmentUnavailable) as caught:
+        await hermetic.open(kind, image="hermetic-missing:1")
+    assert "check its name (podman may need REGISTRY/hermetic-missing:1) and" in str(caught.value)
+
+
 SAYS_NO = "#!/bin/sh\necho 'permission denied while trying to connect' >&2\nexit 1\n"
 ASK = """
 import asyncio, sys

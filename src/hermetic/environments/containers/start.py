@@ -243,8 +243,8 @@ class ContainerStart:
         ) & self.plan.limits - self.without
         if not lacking and not await self.client.image_id(image):
             raise EnvironmentUnavailable(
-                f"the image {image!r} is not on this machine and could not be pulled; check its name and the network, "
-                f"or get it first: {self.client.program} pull {image}. The engine said: {reason_in(said)}"
+                f"the image {image!r} is not on this machine and could not be pulled; check its name{_registry(image)} and "
+                f"the network, or get it first: {self.client.program} pull {image}. The engine said: {reason_in(said)}"
             ) from error
         if not lacking:
             await self._check_architecture(error)
@@ -299,3 +299,10 @@ async def _supervised(
         except asyncio.CancelledError:
             await asyncio.wait([task], timeout=SETTLE_SECONDS)
             raise
+
+
+def _registry(image: str) -> str:
+    """Advice on a name without a registry, which podman takes only where its settings name one."""
+    host, slash, _ = image.partition("/")
+    has_registry = slash and ("." in host or ":" in host or host == "localhost")
+    return "" if has_registry else f" (podman may need REGISTRY/{image})"

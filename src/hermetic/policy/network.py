@@ -121,5 +121,6 @@ def unpack(call: Call, target: str | None, source: str) -> None:
 def check_served(call: Call, directory: str) -> None:
     """Report a directory that holds credentials, or everything a person has."""
     full, place = call.place(directory)
-    if place in _PRIVATE or is_secret(full, call.shell):
+    linked = (to for link, to in call.shell.links.items() if link.startswith(full + "/"))
+    if place in _PRIVATE or any(is_secret(path, call.shell) for path in (full, *linked)):
         call.report("serve-files", f"offers files to whoever connects: {directory}", full)

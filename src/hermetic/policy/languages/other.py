@@ -8,31 +8,30 @@ from hermetic.policy.call import Call
 from hermetic.policy.effects import delete
 from hermetic.policy.network import is_local
 from hermetic.policy.paths import is_secret, resolve
+from hermetic.policy.tables import regex
 
 from .calls import LANGUAGES
 from .sql import destruction
 from .tokens import Token
 
-_MONGO = re.compile(
+_MONGO = regex(
     r"\b(dropDatabase|dropIndexes|dropUser|dropAllUsers|dropRole|shutdownServer)\(|\.(drop)\(\)"
     r"|\.(deleteMany|remove|deleteOne|updateMany)\((\{\})?[,)]|\{(dropDatabase|drop|shutdown|dropAllUsersFromDatabase):"
 )
 # A name, or a string taken for one, by which a script starts something.
-_STARTS = re.compile(
+_STARTS = regex(
     r"(?i)(^|[^a-z])(system|exec\w*|spawn\w*|shell\w*|sh|popen\w*|command|run-?program|run|process|create-?process|"
     r"open-?process|call-?process|uiop|launch|subprocess|backtick|child_process)([^a-z]|$)"
 )
-_DELETES = re.compile(
+_DELETES = regex(
     r"(?i)(^|[^a-z])(remove-?(item|dir\w*|tree|path|file|all)?|delete-?(tree|dir\w*|file\w*|path|recursively)?|rm-?r?f?|"
     r"rmtree|unlink|erase|del_?dir\w*|deltree|removedir\w*)([^a-z]|$)"
 )
-_EVALS = re.compile(
-    r"(?i)(eval|instance_eval|load|loadstring|exec|compile|read-from-string|Function)"
-)
-_DECODES = re.compile(
+_EVALS = regex(r"(?i)(eval|instance_eval|load|loadstring|exec|compile|read-from-string|Function)")
+_DECODES = regex(
     r"(?i)(pack|unpack\w*|decode\w*|from_?char_?code|atob|fromhex|hex2bin|rot13|unescape|b64\w*)"
 )
-_HARMFUL = re.compile(
+_HARMFUL = regex(
     r"\s*(/\S*/)?(rm|dd|shred|mkfs\S*|chmod|chown|curl|wget|nc|mv|kill|reboot|shutdown|sh|bash|find)\b"
 )
 
@@ -45,11 +44,11 @@ def empties_database(tokens: list[Token]) -> bool:
 
 
 # Names of what speaks to other machines, and beginnings of paths that only the script knows.
-_SPEAKS = re.compile(
+_SPEAKS = regex(
     r"(?i)(^|[^a-z])(socket|tcp|udp|connect|https?|fetch|request|post|upload|send|net|dial|url|uri|curl|smtp|ftp|ws)"
     r"([^a-z]|$|client|stream|listener|conn)"
 )
-_HOME = re.compile(r"^(~|\$?\{[^}]*\}|%s|#\{[^}]*\}|\$\w+(\{\w+\}|->\{\w+\})?)?/?(?=\.)")
+_HOME = regex(r"^(~|\$?\{[^}]*\}|%s|#\{[^}]*\}|\$\w+(\{\w+\}|->\{\w+\})?)?/?(?=\.)")
 
 
 def names_secret(call: Call, tokens: list[Token]) -> bool:
@@ -69,11 +68,11 @@ def names_secret(call: Call, tokens: list[Token]) -> bool:
 
 
 # Names by which a language without a table of its own runs what a text holds, or a program that no string names.
-_RUNS_TEXT = re.compile(
+_RUNS_TEXT = regex(
     r"(?i)(?<![\w.])(eval\w*|evaluate|load|load-string|include_string|source|source_url|read-string|parse)\b"
     r"|\b(exec|system|shell|popen|cmd|execute|startProcess|sh)\b\s*\(?\s*(?![\s(\[]*\"\")[A-Za-z$_(]"
 )
-_CONNECTS = re.compile(r"(?i)(socket|gen_tcp|tcp(client|stream)|connect|dial)")
+_CONNECTS = regex(r"(?i)(socket|gen_tcp|tcp(client|stream)|connect|dial)")
 
 
 def _judge_received(call: Call, bare: str, strings: list[str]) -> None:
@@ -87,13 +86,13 @@ def _judge_received(call: Call, bare: str, strings: list[str]) -> None:
 
 
 # Methods that destroy what a database or a cloud keeps, and names before a statement that is run.
-_DESTROYS = re.compile(
+_DESTROYS = regex(
     r"(?i)(drop_?(table|database|schema|collection|all_?tables|namespace)\w*|(delete|destroy)_?all!?|flush_?(all|db)|truncate_?tables?)"
     r"|([Dd]elete|[Tt]erminate|[Dd]estroy)_?(?i:bucket|instances?|cluster|table|db\w*|stack|function|namespace|database|volume|hosted_?zone|project"
     r"|repo(sitory)?|queue|topic|objects|secret|service|deployment|resource_?group|user|role|key_?pair|snapshot|image)\w*"
 )
-_QUERIES = re.compile(r"(?i).*(query|exec(ute)?|sql|statement|raw|unsafe|do|run|prepare)\w*!?")
-_CLOUDS = re.compile(
+_QUERIES = regex(r"(?i).*(query|exec(ute)?|sql|statement|raw|unsafe|do|run|prepare)\w*!?")
+_CLOUDS = regex(
     r"(?i)aws|amazon|google.?cloud|gcp|azure|k8s|kubernetes|digitalocean|mongo|redis|firestore|stripe|github|gitlab"
 )
 

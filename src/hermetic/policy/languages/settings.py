@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 import tomllib
@@ -61,19 +60,30 @@ def _walk(keys: tuple[str, ...], value: object) -> Iterator[Setting]:
 
 def _of_elements(text: str) -> Iterator[Setting]:
     """Attributes and texts; those of one name that follow each other are a list."""
-    text = re.sub(
-        r"(?s)<!--.*?-->|<!\[CDATA\[(.*?)\]\]>", lambda one: html.escape(one[1] or ""), text
-    )
+    text = re.sub(r"(?s)<!--.*?-->|<!\[CDATA\[(.*?)\]\]>", lambda one: _escaped(one[1] or ""), text)
     found: list[tuple[tuple[str, ...], str]] = []
     for tag, attributes, inner in _ELEMENT.findall(text):
         pairs = (
             (name, double or single) for name, double, single in _ATTRIBUTE.findall(attributes)
         )
-        found += [((tag, name), html.unescape(value)) for name, value in pairs]
+        found += [((tag, name), _unescaped(value)) for name, value in pairs]
         if inner.strip():
-            found.append(((tag,), html.unescape(inner.strip())))
+            found.append(((tag,), _unescaped(inner.strip())))
     for keys, group in groupby(found, itemgetter(0)):
         yield keys, [value for _, value in group]
+
+
+_SIGNS = (("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&apos;"))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _unescaped(text: str) -> str:
+    for sign, entity in _SIGNS:
+        text = text.replace(entity, sign)
+    return text.replace("&amp;", "&")
 
 
 def _of_lines(text: str) -> Iterator[Setting]:

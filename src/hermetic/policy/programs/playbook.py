@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import run_code
 from hermetic.policy.languages.settings import settings_in
+from hermetic.policy.tables import regex
 
 from .table import TABLE, pattern
 
-_PAIR = re.compile(r"(\w+)=(\"[^\"]*\"|'[^']*'|\S+)")
-_REFERENCE = re.compile(r"\{\{\s*([\w.]+)[^{}]*\}\}")
-_LOOP = re.compile(r"(with_\w+|loop)$")
+_PAIR = regex(r"(\w+)=(\"[^\"]*\"|'[^']*'|\S+)")
+_REFERENCE = regex(r"\{\{\s*([\w.]+)[^{}]*\}\}")
+_LOOP = regex(r"(with_\w+|loop)$")
 
 
 def judge_playbook(call: Call, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from hermetic.policy.tables import regex
 
 from .compounds import plain_word
 from .syntax import Assign, Node, Pipe, Proc, Simple, Sub, Word
@@ -11,12 +11,12 @@ _DECODERS = frozenset(
     {"base64", "base32", "xxd", "rev", "openssl", "uudecode", "gunzip", "zcat", "xz", "gpg"}
 )
 MAX_TEXTS = 16
-_DECODES = re.compile(r"(^|\s)(-\w*[dDr]\w*|--decode|--decrypt)(\s|$)")
+_DECODES = regex(r"(^|\s)(-\w*[dDr]\w*|--decode|--decrypt)(\s|$)")
 
 
 # Letters and signs by their numbers, and letters that stand for others.
-_SPELLED = re.compile(r"\\(?:x[2-7][0-9A-Fa-f]|0?(?:0[4-7]|1[0-7])[0-7]|u00[2-7][0-9A-Fa-f])")
-_ROTATED = re.compile(r"[b-y]-z|[B-Y]-Z|^[^\[\\-]{6,}$")
+_SPELLED = regex(r"\\(?:x[2-7][0-9A-Fa-f]|0?(?:0[4-7]|1[0-7])[0-7]|u00[2-7][0-9A-Fa-f])")
+_ROTATED = regex(r"[b-y]-z|[B-Y]-Z|^[^\[\\-]{6,}$")
 MIN_SPELLED = 4
 
 

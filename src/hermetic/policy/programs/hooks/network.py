@@ -24,6 +24,7 @@ _DATABASE, _STORED, _KEY_HEADER = map(
 )
 _CLUSTER = regex(r"/apis?/(v\d|[\w.]+/v\d)\S*/(namespaces|nodes|persistentvolumes)\b")
 _ENGINE = regex(r"(docker|containerd|podman|crio|k3s|lxd|libvirt)[^/]*\.sock|/lxd/unix\.socket")
+_ENGINE_PORT = regex(r":237[56]/")
 _CONNECT_TO = regex(r"(?:\[[^\]]*\]|[^:]*):[^:]*:(\[[^\]]*\]|[^:]*):[^:]*$")
 _MOST_ADDRESSES = 64  # that one argument is followed to
 _HARMLESS = regex(
@@ -37,7 +38,7 @@ def judge_http(call: Call) -> str | None:
     for program in options.values(*row.program.split()):
         run_program(call, program, "a hook")
     method = options.value(*row.method.split()) or ""
-    if row.has("items") and words and re.fullmatch("[A-Z]{3,7}", words[0]):
+    if row.has("items") and words and re.fullmatch("(?i)[A-Z]{3,7}", words[0]):
         method = words.pop(0)
     urls, items = (words[:1], words[1:]) if row.has("items") else (words, [])
     urls += options.values("url")
@@ -152,6 +153,11 @@ def _sent(call: Call, method: str, urls: list[str], items: list[str]) -> None:
             _payload(call, "d", "@" + match[1])
     if row.has("items"):
         check_sent(call, *items, call.stdin or "")
+    bodies = options.values(*row.body.split()) if sends else []
+    for url in urls if sends else ():
+        if is_local(url) and not _ENGINE_PORT.search(url):
+            continue
+        judge_patterns(call, " ".join([url, *bodies, *items]), "request")
     for url in urls:
         check_sent(call, url.replace(TOKEN, "") if is_local(url) else url)
         if method == "DELETE" or re.search(r"_delete_by_query|/_(all|forcemerge)$", url):

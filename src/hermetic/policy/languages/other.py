@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermetic.policy.call import Call
-from hermetic.policy.effects import delete
+from hermetic.policy.effects import delete, write
 from hermetic.policy.network import is_local
 from hermetic.policy.paths import is_secret, resolve
 from hermetic.policy.tables import regex
@@ -72,11 +72,28 @@ _RUNS_TEXT = regex(
     r"(?i)(?<![\w.])(eval\w*|evaluate|load|load-string|include_string|source|source_url|read-string|parse)\b"
     r"|\b(exec|system|shell|popen|cmd|execute|startProcess|sh)\b\s*\(?\s*(?![\s(\[]*\"\")[A-Za-z$_(]"
 )
+_WRITES = regex(
+    r"(?i)(write\w*|spit|output|append\w*|truncate|chmod|set_?(readable|writable|executable|permissions)|put_?file)!?"
+)
+_READS = regex(r"(?i)(read\w*|slurp\w*|text|open\w*|lines|load\w*|file|cat|get_?contents?)!?")
+_LOOPS = regex(r"(?i)\b(while\s*\(?\s*(true|1|TRUE)\b|repeat\b|loop\b|for\s*\{|for\s*\(\s*;\s*;)")
+_LAUNCHES = regex(
+    r"(?i)ProcessBuilder|getRuntime|exec\.Command|Command\.new|\bCommand\s*\(|Process\.(start|run)|posix_spawn|start-?process"
+    r'|(?<![\w.])(system2?|shell|spawn)\s*\(|""\.execute\s*\(|(?<![\w.])fork\s*\('
+)
+_PAUSES = regex(
+    r"(?i)\b(sleep|wait(?!\s*=\s*false)\w*|await|join|break|return|accept|recv|readline|output|status)\b"
+)
+_ENDS_ALL = regex(r"(?i)\ball_?processes\b.*\b(destroy\w*|kill\w*|terminate)\b")
 _CONNECTS = regex(r"(?i)(socket|gen_tcp|tcp(client|stream)|connect|dial)")
 
 
 def _judge_received(call: Call, bare: str, strings: list[str]) -> None:
     """Report a script that has an address, and runs something that its text does not show."""
+    if _LOOPS.search(bare) and _LAUNCHES.search(bare) and not _PAUSES.search(bare):
+        call.report("fork-bomb", "starts processes without end")
+    if _ENDS_ALL.search(bare):
+        call.report("kill-many", "ends every process")
     is_away = any("://" in text and not is_local(text) for text in strings)
     if is_away and _RUNS_TEXT.search(bare):
         call.report("run-download", "runs what another machine sends")
@@ -145,6 +162,12 @@ def judge_strings(call: Call, tokens: list[Token], language: str) -> None:
     if language not in LANGUAGES:
         bare = " ".join('""' if one.kind in ("string", "template") else one.text for one in tokens)
         _judge_received(call, re.sub(r" ([-.:]) ", r"\1", bare), strings)
+    if (
+        language not in LANGUAGES
+        and any(map(_READS.fullmatch, words))
+        and names_secret(call, tokens)
+    ):
+        call.report("read-secret", "reads credentials")
     shape = " ".join(one.text if one.kind == "symbol" else '""' for one in tokens)
     if re.search(r"[)\]]\s*\(\s*\"\"", shape) or any(map(_STARTS.search, [*words, *strings])):
         for at, text in enumerate(strings):
@@ -156,12 +179,13 @@ def judge_strings(call: Call, tokens: list[Token], language: str) -> None:
             elif len(argv) > 1 and call.machine.probe_argv(argv, call.shell):
                 call.run(argv)
     for at, token in enumerate(tokens):
-        if token.kind == "name" and _DELETES.search(token.text):
-            near = (
-                one.text for one in tokens[at + 1 : at + 9] if one.kind in ("string", "template")
-            )
-            given = next(near, "")
-            if language not in LANGUAGES and not given:
+        writes = language not in LANGUAGES and _WRITES.fullmatch(token.text)
+        if token.kind == "name" and (writes or _DELETES.search(token.text)):
+            near = tokens[at + 1 : at + (3 if writes else 9)]
+            given = next((one.text for one in near if one.kind in ("string", "template")), "")
+            is_method = tokens[at - 1].text in (".", ":") or not writes
+            if language not in LANGUAGES and not given and is_method:
                 given = _named_before(tokens[max(at - 30, 0) : at])
             if given.startswith(("/", "~")):
-                delete(call, re.sub("^~", call.shell.home, given), recursive=True)
+                path = re.sub("^~", call.shell.home, given)
+                write(call, path) if writes else delete(call, path, recursive=True)

@@ -163,6 +163,15 @@ def test_a_recording_of_version_3_is_played_and_no_clipboard_is_written(tmp_path
     assert command_line("play", "--cat", str(tmp_path / "x")).stdout == b"ab"
 
 
+def test_what_cannot_be_read_is_no_recording(tmp_path: Path) -> None:
+    done = command_line("play", str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert (
+        done.stderr
+        == f"hermetic: the recording {tmp_path} cannot be read: Is a directory\n".encode()
+    )
+
+
 def test_asciinema_plays_it(tmp_path: Path) -> None:
     cast = tmp_path / "demo.cast"
     assert command_line("record", "-f", str(cast), "--", "echo hello").returncode == 0

@@ -209,6 +209,8 @@ def _opened(name: str) -> IO[bytes]:
         raise InvalidArgument(
             f"there is no recording {name}; `hermetic record --list` lists them"
         ) from None
+    except OSError as error:
+        raise InvalidArgument(f"the recording {name} cannot be read: {error.strerror}") from None
 
 
 COMMANDS = {

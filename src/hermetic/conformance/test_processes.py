@@ -21,6 +21,7 @@ from hermetic.conformance.observing import alive, eventually, new_mark, output_o
 ENDS: dict[str, tuple[str | list[str], dict[str, Any], Ending, bytes | None]] = {
     "an argv, without a shell": (["printf", "%s|", "$HOME", "a b"], {}, Exited(0), b"$HOME|a b|"),
     "a missing program, as in a shell": (["no-such-program"], {}, Exited(127), None),
+    "a text that is no option of bash": ("-p 2>&-; echo 1", {}, Exited(0), b"1\n"),
     "a directory, as in a shell": (["/tmp"], {}, Exited(126), None),
     "the null device as input": ("cat", {"stdin": "null"}, Exited(0), b""),
     "text as input": ("cat", {"stdin": "whole\n"}, Exited(0), b"whole\n"),

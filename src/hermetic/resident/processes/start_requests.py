@@ -78,7 +78,7 @@ class Starting:
         options = self.options
         text, data = self.split()
         options.text = text.replace(b"\0", b" ")
-        options.argv = [self.resident.bash, "-c", os.fsdecode(text)]
+        options.argv = [self.resident.bash, "-c", os.fsdecode(no_option(text))]
         if self.is_argv:
             options.argv = [os.fsdecode(word) for word in text.split(b"\0")]
             if not options.argv[0]:
@@ -122,6 +122,11 @@ class Starting:
             if self.options.stdin == "blob"
             else None
         )
+
+
+def no_option(text: bytes) -> bytes:
+    """The command as bash and its `eval` read it: a text, also where it begins with a dash."""
+    return b" " + text if text.startswith(b"-") else text
 
 
 class Start(Starting):
@@ -182,7 +187,8 @@ class Run(Starting):
             super().start()
             return
         options, resident = self.options, self.resident
-        options.text, data = self.split()
+        text, data = self.split()
+        options.text = no_option(text)
         command = resident.command(options)
         try:
             options.stdin_fd = self.stdin_fd(data)  # after everything that may be refused

@@ -20,6 +20,10 @@ def test_a_directory_is_made_for_us_alone(tmp_path: Path) -> None:
 def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     open_to_all = tmp_path / "open"
     open_to_all.mkdir()
+    open_to_all.chmod(0o1777)
+    with pytest.raises(ConfigError, match="is for everybody; set ") as shared:
+        make_private(open_to_all, "S")
+    assert "chmod" not in str(shared.value)
     open_to_all.chmod(0o777)
     with pytest.raises(ConfigError, match="chmod 700"):
         make_private(open_to_all, "S")

@@ -30,6 +30,13 @@ def make_private(path: Path, setting: str) -> Path:
         raise ConfigError(
             f"{path} belongs to another user (uid {seen.st_uid}); set {setting}", setting=setting
         )
+    if (
+        seen.st_mode & 0o022 and seen.st_mode & stat.S_ISVTX
+    ):  # as of /tmp, which stays open to everybody
+        raise ConfigError(
+            f"others may write to {path}, which is for everybody; set {setting} to a directory of yours",
+            setting=setting,
+        )
     if seen.st_mode & 0o022:
         raise ConfigError(
             f"others may write to {path}; run: chmod 700 {path}, or set {setting}", setting=setting

@@ -47,7 +47,8 @@ async def test_a_person_types_it_and_nobody_sees_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "got"), [(b"swordfish\n", 0, b"9\n"), (b"\n", 2, b""), (b"", 2, b"")]
+    ("given", "code", "got"),
+    [(b"swordfish\n", 0, b"9\n"), (b"\n", 2, b""), (b"", 2, b""), (b"sword\xfffish\n", 2, b"")],
 )
 async def test_without_a_terminal_it_comes_from_the_input(
     given: bytes, code: int, got: bytes
@@ -55,10 +56,21 @@ async def test_without_a_terminal_it_comes_from_the_input(
     async with hermetic.open("local", login=False) as env:
         process = await env.start("read -r x; echo ${#x}", id="asking")
         done = run_hermetic("secret", "asking", "--in", env.id, stdin=given)
-        assert done.returncode == code, done.stderr
+        assert (done.returncode, done.stderr.count(b"\n")) == (code, 1 if code else 0), done.stderr
         if not code:
             await process.wait(20)
         assert (await process.read()).data == got
+
+
+async def test_the_end_of_the_input_types_nothing() -> None:
+    async with hermetic.open("local", login=False) as env:
+        process = await env.start("read -r x; echo ${#x}", id="asking")
+        with terminal("secret", "asking", "--in", env.id) as shown:
+            await shown.until(b"secret for asking: ")
+            shown.type(b"\x04")
+            assert await shown.left() == 2
+            assert "nothing was typed into the process" in shown.rest()
+        assert (await process.status()).state == "running"
 
 
 def test_an_unknown_process_is_told_before_anybody_types() -> None:

@@ -65,6 +65,11 @@ def test_a_full_output_is_told_in_one_line(words: str, code: int) -> None:
     assert done.stderr.startswith(b"hermetic: No space left on device; ")
 
 
+def test_a_file_that_fails_is_told_by_its_name() -> None:
+    done = shell("hermetic record -f /nonexistent/x -- true")
+    assert done.stderr == b"hermetic: /nonexistent/x: No such file or directory\n"
+
+
 @pytest.mark.parametrize(("words", "code"), [("nonsense", 2), ("logs nonsense", 1), ("run", 2)])
 def test_a_message_that_cannot_be_written_changes_no_exit_code(words: str, code: int) -> None:
     done = shell(f"hermetic {words} 2>/dev/full")

@@ -262,9 +262,17 @@ def _secret(arguments: argparse.Namespace) -> int:
 
 
 def _read_secret(prompt: str) -> str:
-    if sys.stdin.isatty():
-        return getpass.getpass(prompt)
-    return sys.stdin.readline().rstrip("\n")
+    """A line; empty at the end of the input."""
+    try:
+        if sys.stdin.isatty():
+            return getpass.getpass(prompt)
+        return sys.stdin.readline().rstrip("\n")
+    except EOFError:
+        return ""
+    except UnicodeError:
+        raise InvalidArgument(
+            "what was typed is no text in this locale's encoding", argument="secret"
+        ) from None
 
 
 async def _find_id(arguments: argparse.Namespace) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -142,11 +143,14 @@ JSON = "--json  as JSON"
 
 
 def report_output_error(error: OSError, code: int) -> int:
-    """Reports that our output cannot be written and discards the rest; returns the code."""
+    """Reports a file that fails by its name, or that our output cannot be written, and discards
+    the rest; returns the code.
+    """
     discard_output()
-    return report_error(
-        f"{error.strerror or error}; look at where the output goes, or send it elsewhere", code
-    )
+    why = error.strerror or str(error)
+    if isinstance(error.filename, str | bytes):
+        return report_error(f"{os.fsdecode(error.filename)}: {why}", code)
+    return report_error(f"{why}; look at where the output goes, or send it elsewhere", code)
 
 
 def report_error(error: BaseException | str, code: int) -> int:

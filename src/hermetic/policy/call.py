@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol
 
 from .acts import Deed, Scope
@@ -166,6 +167,7 @@ class Call:
         return self.again([program, verb, *args]).named(f"{program}-{verb}", args)
 
 
+@lru_cache(maxsize=4096)
 def program_name(word: str) -> str:
     """The name a program is known by: without directory, Windows suffix, or a version at its end."""
     base = word.rstrip("/").rsplit("/", 1)[-1]

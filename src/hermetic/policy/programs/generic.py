@@ -52,6 +52,8 @@ _RUN_VERBS = names("run exec x dlx shell develop eval source script")
 
 def report_code_url(call: Call) -> None:
     """Report a program that is given the address of code, or runs a package by its address."""
+    if "://" not in " ".join(call.args):
+        return
     row = call.row
     if row.hook == "http" or row.has("reaches") or row.has("data") or call.name in _FETCH:
         return

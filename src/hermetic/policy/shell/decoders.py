@@ -23,7 +23,7 @@ MIN_SPELLED = 4
 def uncovers(name: str, args: list[str]) -> bool:
     """True for a program whose output shows what nobody could read before."""
     if name in ("printf", "echo"):
-        return any(map(_SPELLED.search, args))
+        return "\\" in "".join(args) and any(map(_SPELLED.search, args))
     if name in ("rev", "tr"):
         return name == "rev" or any(map(_ROTATED.search, args[:2]))
     return name in _DECODERS and _DECODES.search(" ".join(args)) is not None
@@ -46,6 +46,8 @@ class Uncovered:
 
     def is_in(self, code: str) -> bool:
         """True for code that holds such a text."""
+        if not self._texts and not self._spelled:
+            return False
         found = [*self._texts, self._spelled] if len(self._spelled) == MIN_SPELLED else self._texts
         return any(one in code for one in found)
 

@@ -47,6 +47,7 @@ _STEPPED = re.compile(
 
 _SPECIAL = re.compile(r"[]!^-]")
 _DEFAULTS = frozenset((":-", "-", ":=", "=", ":?", "?", ":+", "+"))
+_EXPANDED = frozenset("*?[~")  # what an unquoted literal word may be expanded for
 
 
 class Folder:
@@ -103,6 +104,9 @@ class Folder:
         self.runner.spend(1)
         pieces = word.pieces
         if len(pieces) == 1 and isinstance(pieces[0], Lit):
+            text = pieces[0].text
+            if text.isascii() and (pieces[0].quoted or _EXPANDED.isdisjoint(text)):
+                return [text]
             return [_field(close_globs(self._tilde_first(word, 0, pieces[0], assignment=False)))]
         fields = _Fields()
         for at, piece in enumerate(pieces):

@@ -93,15 +93,14 @@ def widen(shell: Shell, before: dict[str, Value]) -> None:
 def _differing(shell: Shell, ends: Sequence[Shell]) -> list[str]:
     """The variables that are not in all ends what they are in the shell."""
     names = dict.fromkeys(name for end in ends for name in end.variables)
-    return [
-        name
-        for name in names
-        if any(
-            end.variables.get(name) is not shell.variables.get(name)
-            or end.choices.get(name) is not shell.choices.get(name)
-            for end in ends
-        )
-    ]
+    found: list[str] = []
+    for name in names:
+        value, choices = shell.variables.get(name), shell.choices.get(name)
+        for end in ends:
+            if end.variables.get(name) is not value or end.choices.get(name) is not choices:
+                found.append(name)
+                break
+    return found
 
 
 def _values(end: Shell, name: str) -> tuple[Value, ...]:

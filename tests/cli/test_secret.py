@@ -76,3 +76,11 @@ async def test_the_end_of_the_input_types_nothing() -> None:
 def test_an_unknown_process_is_told_before_anybody_types() -> None:
     done = run_hermetic("secret", "nobody", stdin=b"x\n")
     assert (done.returncode, b"hermetic ps" in done.stderr) == (1, True)
+
+
+async def test_the_end_of_the_input_sets_no_password() -> None:
+    with terminal("serve", "password") as shown:
+        await shown.until(b"New password for the console: ")
+        shown.type(b"\x04")
+        assert await shown.left() == 2
+        assert "the input ended" in shown.rest()

@@ -86,7 +86,7 @@ async def test_a_killed_server_leaves_nothing_after_its_lease() -> None:
         )
 
 
-@pytest.mark.parametrize("numbers", [[signal.SIGHUP], [signal.SIGTERM] * 3])
+@pytest.mark.parametrize("numbers", [[signal.SIGHUP], [signal.SIGQUIT], [signal.SIGTERM] * 3])
 async def test_a_signal_ends_the_server_and_its_environments(numbers: list[signal.Signals]) -> None:
     async with started() as server:
         pid = await server.start_sleeping()

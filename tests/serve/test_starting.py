@@ -182,13 +182,14 @@ async def test_another_start_url_is_that_of_the_server_that_runs(tmp_path: Path)
         assert json.loads(last.stdout)["url"].startswith("https:")
 
 
-async def test_the_server_prints_a_url_and_ends_by_a_signal() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+async def test_the_server_prints_a_url_and_ends_by_a_signal(number: signal.Signals) -> None:
     async with program("--port", "0") as (server, url):
         assert url.startswith("http://127.0.0.1:")
         assert "#token=" in url
-        server.send_signal(signal.SIGTERM)
+        server.send_signal(number)
         async with asyncio.timeout(SECONDS):
-            await server.wait()
+            assert await server.wait() == -signal.SIGTERM
 
 
 async def test_the_token_is_no_argument_and_no_variable_of_any_process() -> None:

@@ -5,6 +5,7 @@ import asyncio
 import logging
 import os
 import secrets
+import signal
 import statistics
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hermetic.cli.colours import has_colours
 from hermetic.cli.command import Command, options, report_error
-from hermetic.cli.interrupts import all_as_interrupt
+from hermetic.cli.interrupts import all_as
 from hermetic.cli.opening import (
     ENVIRONMENT,
     DenyRules,
@@ -52,7 +53,7 @@ def _demo(given: argparse.Namespace) -> int:
     """Runs the scripted steps, then a prompt where a terminal is attached."""
     has_prompt = sys.stdin.isatty() and sys.stdout.isatty() and not given.once
     console = _console() if given.console and has_prompt else nullcontext()
-    with all_as_interrupt(), asyncio.Runner() as runner, console:
+    with all_as(signal.SIGINT), asyncio.Runner() as runner, console:
         environment = runner.run(_open(given))
         try:
             runner.run(Tour(environment, color=has_colours(sys.stdout)).run())

@@ -144,6 +144,8 @@ def _run(words: list[str]) -> int:
         return report_error(error, BAD_USAGE)
     except ExecutionError as error:
         return report_error(error, command.failed)
+    except EOFError:
+        return report_error("the input ended before the answer; nothing was changed", BAD_USAGE)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -90,16 +90,13 @@ def run_interruptibly(main: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T
 
 
 @contextmanager
-def all_as_interrupt() -> Iterator[None]:
-    """Within it the other signals do what Ctrl-C does."""
-    caught = [
-        number
-        for number in SIGNALS
-        if number != signal.SIGINT and signal.getsignal(number) is not signal.SIG_IGN
-    ]
+def all_as(chosen: signal.Signals) -> Iterator[None]:
+    """Within it the signals that this program does not handle itself do what the chosen one does."""
+    caught = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
     earlier = {
-        number: signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+        number: signal.signal(number, lambda *_: signal.raise_signal(chosen))
         for number in caught
+        if number != chosen
     }
     try:
         yield

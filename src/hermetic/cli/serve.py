@@ -4,6 +4,7 @@ import argparse
 import getpass
 import importlib.util
 import logging
+import signal
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hermetic.cli.command import Command, options
+from hermetic.cli.interrupts import all_as
 from hermetic.cli.opening import DenyRules, checked_settings, read_option, settings_here
 from hermetic.cli.progress import log_progress
 from hermetic.cli.report import print_json, print_listing, span
@@ -70,8 +72,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"hermetic: {static_files.HOW_TO_BUILD}\n")
     url = console.access.start_url()
     until = "The URL logs one browser in, within ten minutes. Ctrl-C ends the server; environments run on."
-    _print(arguments, f"The console is at {url}\n{until}", {"url": url})
-    console.run()
+    with all_as(signal.SIGTERM):
+        _print(arguments, f"The console is at {url}\n{until}", {"url": url})
+        console.run()
     return 0
 
 

@@ -20,7 +20,7 @@ else:
 
 PIECE = 1 << 16  # bytes of one read
 STDIN, STDOUT, STDERR = 0, 1, 2
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Wire:

@@ -16,7 +16,7 @@ from hermetic.resident.wire.frames import REQUEST, pack_frame
 from tests.resident.running import Client, running
 from tests.tracing import held
 
-TURN = b'\\builtin eval "${__h[15]-}"\n'
+TURN = b'\\builtin eval "${__h[__h]-}"\n'
 
 
 def descriptors_path(client: Client) -> str:

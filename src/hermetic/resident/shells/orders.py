@@ -2,15 +2,14 @@
 
 A shell reads an order, evaluates it, reports, and reads the next one. No loop and no function
 surrounds a command's text, so `break`, `return`, `local` and `declare` mean what they mean in a
-script: a *turn* is one line, and a program is many such lines. A turn reads an order, runs it and
-reports. bash parses a turn before it waits for the order, so no command waits for that. A shell
-that cannot report runs out of lines and ends.
+script: a *turn* is one line, and a program is many such lines. A turn without an order does
+nothing, so a shell that can read no more orders runs out of lines and ends.
 
-A shell keeps one array of ours, `__h`: 0 the kind of the order or how far it is, 1 its number, 2 a
+A shell keeps one array of ours, `__h`: 0 which of the codes runs the order, 1 its number, 2 a
 descriptor, 3 a text, 4 the old PIPESTATUS as arithmetic, 5 a status and PIPESTATUS, 6 the last
-`$_`, 7 nothing, 8 the code of long orders, 9 that of short ones, 10 to 12 scratch, 13 the shell's
-name in reports, 14 its channel, 15 a turn, 16 the code of fork orders, 17 and 18 the descriptor of
-a hidden trace and its number, 19 scratch.
+`$_`, 7 nothing (a text has begun), 8 the code of long orders, 9 that of short ones, 10 to 12
+scratch, 13 the shell's name in reports, 14 its channel, 15 the code of plain orders, 16 that of
+fork orders, 17 and 18 the descriptor of a hidden trace and its number, 19 scratch.
 
 Rules of this text: `\\builtin` before every name, because functions and aliases may shadow any; no
 reserved words, which can be aliases too; every expansion quoted, because IFS can be anything.
@@ -59,16 +58,13 @@ _SHOW_AGAIN = (
     b'\\builtin printf -v BASH_XTRACEFD %s "${__h[18]}";'
     b"((${__h[17]:-0}))&&\\command exec {__h[17]}>&-;__h[17]=0 __h[18]=0 __h[19]=${__h[6]} __h[6]="
 )
-# Element 0 says which element has the code of an order, or one of these.
-_PLAIN = b"20"  # an order for a plain program, which the turn itself runs
-_READY = b"6"  # for the next order
 # The last word of the redirections of a command's text: 7 means that they worked, so the text has
 # begun.
 _BEGUN = b'"$((__h=7,%d))"'
 _NOT_BEGUN = (
     b'\\builtin test -p "${__h[14]}"&&\\builtin printf . 1<>"${__h[14]}";\\builtin kill -9 $BASHPID'
 )
-_TURN = b'\\builtin eval "${__h[15]-}"\n'
+_TURN = b'\\builtin eval "${__h[__h]-}"\n'
 # For a subshell. An assignment before a special builtin enables POSIX mode before bash looks up the
 # name.
 _ALONE = b"POSIXLY_CORRECT=1 \\trap -p >|%%s&&\\trap - %s&&\\set +xvefu&&" % _NAMES
@@ -111,14 +107,14 @@ def pipestatus_expression(statuses: list[int]) -> bytes:
 
 def short_order(number: int, output: int, text: bytes, statuses: list[int]) -> tuple[bytes, ...]:
     """An order to run a short text."""
-    return b"9", b"%d" % number, b"%d" % output, text, pipestatus_expression(statuses)
+    return b"9", b"%d" % number, b"%d" % output, text, pipestatus_expression(statuses), b""
 
 
 def plain_order(number: int, output: int, text: bytes, last_word: bytes) -> tuple[bytes, ...]:
     """An order to run one plain program: its PIPESTATUS is its status, and the `$_` after it is
     known.
     """
-    return _PLAIN, b"%d" % number, b"%d" % output, text, last_word
+    return b"15", b"%d" % number, b"%d" % output, text, last_word, b""
 
 
 def long_order(number: int, code: int, verb: bytes) -> tuple[bytes, ...]:
@@ -126,12 +122,12 @@ def long_order(number: int, code: int, verb: bytes) -> tuple[bytes, ...]:
 
     Only tests read the verb.
     """
-    return b"8", b"%d" % number, b"%d" % code, b"", verb
+    return b"8", b"%d" % number, b"%d" % code, b"", verb, b""
 
 
 def fork_order(number: int, standby: Shell) -> tuple[bytes, ...]:
     """An order to fork a standby of a shell whose traps are known."""
-    return b"16", b"%d" % number, standby.name, b"", b"-" if b"m" in standby.flags else b"+"
+    return b"16", b"%d" % number, standby.name, b"", b"-" if b"m" in standby.flags else b"+", b""
 
 
 class Orders:
@@ -158,9 +154,11 @@ class Orders:
         evaluates itself again.
         """
         again = (
-            b"((__h==%s))&&" % _READY
-            + b"\\builtin mapfile -d '' -n 1 -O 10 __h <%s%d&&\\builtin eval \"__h[10]=\n${__h[10]}\"\n"
+            b"((__h!=7&&__h&&${__h[__h]:+1}0))&&"
+            b"\\builtin mapfile -d '' -n 1 -O 10 __h <%s%d&&\\builtin eval \"__h[10]=\n${__h[10]}\"\n"
         )
+        # Selectors are 3, 8, 9, 15 and 16. A shell without an order, or with an empty one, ends and
+        # does not spin.
         return b"".join(
             [
                 _TURN * LINES,
@@ -171,59 +169,44 @@ class Orders:
 
     def _codes(self) -> tuple[bytes, bytes, bytes, bytes]:
         """Elements 8, 9, 15 and 16 of every shell's array."""
-        long = b"\\builtin mapfile -d '' -n 1 -O 3 __h <\"%s${__h[2]}\"&&" % self.path
-        long += b'\\builtin eval "${__h[3]}";((__h-8))||\\builtin eval %s' % quote(_NOT_BEGUN)
+        long = b"__h=;\\builtin mapfile -d '' -n 1 -O 3 __h <\"%s${__h[2]}\"&&__h=3\n" % self.path
         # Tags what the text starts. The last argument restores `$_`.
-        short = (
-            b'__h[5]=\n\\builtin printf -v HERMETIC_COMMAND %s.%%s%%.0s "${__h[1]}" "${__h[6]}"\n'
-            b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h[4]:0}"%s %s\n__h[5]=${__h[5]:-$?}'
-        ) % (self.id, quote(b"\n" + _SAVE), self._streams)
+        tag_line = (
+            b'\\builtin printf -v HERMETIC_COMMAND %s.%%s%%.0s "${__h[1]}" "${__h[6]}"\n' % self.id
+        )
+        streams = b'>|"%s${__h[2]}" 2>&%s\n' % (self.path, _BEGUN % 1)
+        save = quote(b"\n" + _SAVE)
+        short = tag_line + b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1,__h[4]:0}"%s %s' % (
+            save,
+            streams,
+        )
+        plain = b"HERMETIC_COMMAND=%s.${__h[1]} __h[6]=${__h[4]}\n" % self.id
+        plain += b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1:0}" %s' % streams
         # Channels lie side by side, and their names end with the shells'. An order is read byte by
         # byte: no path in it.
         identity = b"__h[13]=${__h[2]} __h[14]=${__h[14]%-*}-${__h[2]}"
         fork = self._fork(b'\\builtin set "${__h[4]}m"', identity, b"\\builtin :")
-        return long, short, self._turn(), self.whole(fork)
-
-    @property
-    def _streams(self) -> bytes:
-        return b'>|"%s${__h[2]}" 2>&%s' % (self.path, _BEGUN % 1)
-
-    def _turn(self) -> bytes:
-        """One line, so that bash parses it whole.
-
-        A shell whose channel cannot be read ends. A text that cannot begin for want of descriptors
-        is tried again by the next turn, if that cannot be reported either.
-        """
-        steps = (
-            b"((__h-%s))||\\builtin mapfile -td '' -n5 -O0 __h <\"${__h[14]}\"||\\builtin exit"
-            % _READY,
-            b'((__h==%s))||\\builtin eval "${__h[__h]-}"' % _PLAIN,
-            b"((__h==%s))&&HERMETIC_COMMAND=%s.${__h[1]} __h[6]=${__h[4]} __h[5]=&&"
-            b'\\builtin eval "${__h[3]}${__h[13]:LINENO=1:0}" %s'
-            % (_PLAIN, self.id, self._streams),
-            self._end,
-        )
-        return b";".join(steps)
+        return long, short + self._end, plain + self._end, self.whole(fork)
 
     @property
     def _end(self) -> bytes:
-        """Reports, so that the next turn may read an order.
+        """Reports, and reads the next order.
 
         Without the resident, opening the channel would block forever.
         """
         return (
-            b"\\builtin printf '\\0%%.300s\\0' \"${__h[13]} $BASHPID ${__h[1]:?} $- ${__h[5]:=$?}\""
-            b" >|%s%d&&__h=%s" % (self.path, self.events, _READY)
-        )
+            b"\\builtin printf '\\0%%.300s\\0' \"${__h[13]} $BASHPID ${__h[1]:?} $- ${__h[5]:=$?}\" >|%s%d&&"
+            b"\\builtin mapfile -td '' -n6 -O0 __h <\"${__h[14]}\"\n"
+        ) % (self.path, self.events)
 
     def whole(self, code: bytes) -> bytes:
-        """A long order.
+        """A long order: one turn has read it, the next one evaluates it.
 
         If a command made one of our names read-only, the shell ends here, when a standby is
         ordered, and not in a later command.
         """
         begin = b"__h= __h[5]=1 LINENO=1 HERMETIC_COMMAND=%s.${__h[1]} __h[5]=\n" % self.id
-        return b"%s((!__h[5]))||\\builtin exit\n%s\n__h[5]=${__h[5]:-$?}" % (begin, code)
+        return b"%s((!__h[5]))||\\builtin exit\n%s\n%s" % (begin, code, self._end)
 
     def _turns(self) -> bytes:
         """The first report of a shell and all its turns.
@@ -236,7 +219,7 @@ class Orders:
             b"\\builtin mapfile -d '' -n 1 -O 3 __h <%s%d&&\\builtin eval %s\"${__h[3]}\";"
             b'((__h==7))&&\\builtin exit "${__h[5]%%%% *}";%s'
         )
-        return program % (self.path, self.program_fd, quote(self._end + b"\n"), _NOT_BEGUN)
+        return program % (self.path, self.program_fd, quote(self._end), _NOT_BEGUN)
 
     @staticmethod
     def _identity(shell: Shell) -> bytes:

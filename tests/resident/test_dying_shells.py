@@ -40,6 +40,18 @@ Orders._turns = lambda self: b"test -p %s&&read < %s;" + turns(self)
 time.monotonic = lambda: clock() + (100 if os.path.exists("%s") else 0)
 """
 
+# Each fork stops itself before its report, once it is the resident's child, while the file exists.
+STOPPING = """
+import os
+import hermetic_resident.limits
+hermetic_resident.limits.FORK_READY = 20
+from hermetic_resident.shells.orders import Orders
+turns = Orders._turns
+stop = b"test -e %s&&{ until read -r _ _ _ __h[12] _ </proc/$BASHPID/stat;((__h[12]==%%d))"
+stop += b";do :;done;kill -STOP $BASHPID; };"
+Orders._turns = lambda self: stop %% os.getpid() + turns(self)
+"""
+
 # A shell forks its standby late, as on a machine with no processor to spare.
 SLOW_FORK = """
 from hermetic_resident.shells.orders import Orders
@@ -140,6 +152,20 @@ def test_a_standby_that_was_paused_with_the_resident_is_waited_for(tmp_path: Pat
             assert exiting.result()[0]["ending"] == ["exited", 3]
         gate.unlink()
         assert run(client, "get", "echo $X")[1] == b"1\n"
+
+
+def test_a_fork_that_is_stopped_before_its_report_goes_on(tmp_path: Path) -> None:
+    flag = tmp_path / "stop"
+    with (
+        running(boot=patched(STOPPING % flag)) as resident,
+        clients(resident, 1) as (client,),
+    ):
+        run(client, "first", "true")
+        flag.touch()
+        for turn in range(20):
+            run(client, f"set{turn}", f"X={turn}")
+            run(client, f"exit{turn}", "exit 3")
+            assert run(client, f"get{turn}", "echo $X")[1] == b"%d\n" % turn
 
 
 def test_a_timeout_during_a_slow_fork_keeps_the_state() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import hermetic
 from hermetic import Exited, Lost, Signalled
+from hermetic.resident.processes.tree import children
 from tests.environments.engines import need_engine
 from tests.programs import need, need_variable
 from tests.scenarios.living import begin, shells_below
@@ -151,7 +152,7 @@ async def test_idle_shells_that_are_stopped_go_on() -> None:
         resident = (await environment.info()).pid
         await environment.run("export KEPT=1")
         for _ in range(3):
-            for pid in shells_below(resident):
+            for pid in set(shells_below(resident)).intersection(children(resident)):
                 os.kill(pid, signal.SIGSTOP)
             async with asyncio.timeout(PATIENCE_SECONDS):
                 after = await environment.run("echo fine$KEPT; exit 3")

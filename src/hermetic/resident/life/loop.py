@@ -130,6 +130,8 @@ class Loop:
         self.children: dict[int, Callable[[int], None]] = {}
         # pid: whether a child that was stopped is to go on
         self.continued: dict[int, Callable[[], bool]] = {}
+        # pid of an unregistered child that was stopped: whether it is to go on
+        self.may_continue: Callable[[int], bool] = lambda pid: False
         # called with the pids of all children that ended
         self.reaped_listeners: set[Callable[[list[int]], None]] = set()
         self.running = False
@@ -223,7 +225,8 @@ class Loop:
             if pid == 0:
                 break
             if os.WIFSTOPPED(status):
-                if pid in self.continued and self.continued[pid]():
+                goes_on = self.continued.get(pid)
+                if goes_on() if goes_on is not None else self.may_continue(pid):
                     os.kill(pid, signal.SIGCONT)
                 continue
             found.append(pid)

@@ -12,7 +12,7 @@ from ..limits import FORK_READY, SESSIONS
 from ..processes import tree
 from ..processes.cgroup import MemoryKills, ProcessQuota
 from ..processes.descriptor_limit import ProcessTags
-from ..processes.ended_jobs import Retention, leftover_counts
+from ..processes.ended_jobs import Retention, is_fork, leftover_counts
 from ..processes.process import Process
 from ..shells.command import Command
 from ..shells.exports import existing_cwd_of
@@ -103,6 +103,8 @@ class Resident:
         self.held = HeldDescriptors()
         self.unparsed = b""
         loop.watch(self.events, self.take_events)
+        # a fork that something stops before it has reported
+        loop.may_continue = lambda pid: self.is_forking and is_fork(self, pid)
         self.pipes = SparePipe()
         self.spawner: Spawner | None = None  # made when the first process starts
         self.askpass = Askpass(loop, self.directory)
@@ -187,6 +189,11 @@ class Resident:
         if self.sessions.get(session.name) is session:
             del self.sessions[session.name]
         session.close()
+
+    @property
+    def is_forking(self) -> bool:
+        """Whether a shell is being forked that has not reported yet."""
+        return any(session.pool.has_unreported() for session in self.sessions.values())
 
     def next_change(self) -> int:
         """A new state version.

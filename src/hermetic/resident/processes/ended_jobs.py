@@ -87,14 +87,14 @@ def leftover_counts(resident: Resident) -> dict[int, int]:
     standby.
     """
     known = set(resident.loop.children)
-    is_forking = any(session.pool.has_unreported() for session in resident.sessions.values())
+    is_forking = resident.is_forking
     parents = [os.getpid()]
     for session in resident.sessions.values():
         parents += session.pool.pids()
     found: dict[int, list[int]] = {}
     for parent in parents:
         for pid in tree.children(parent):
-            is_ours = pid in known or (is_forking and _is_fork(resident, pid))
+            is_ours = pid in known or (is_forking and is_fork(resident, pid))
             number = None if is_ours else owner_of(resident, pid)
             if number is not None:
                 found.setdefault(number, []).append(pid)
@@ -107,10 +107,11 @@ def leftover_counts(resident: Resident) -> dict[int, int]:
     return {number: count for number, count in counts.items() if count}
 
 
-def _is_fork(resident: Resident, pid: int) -> bool:
+def is_fork(resident: Resident, pid: int) -> bool:
+    """Whether a process is one of our shells, or a fork of one that started no other program."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
-            return resident.id.encode() in file.read().split(b"\0")
+            return b"%s=%s.0;" % (tree.TAG_VARIABLE.encode(), resident.id.encode()) in file.read()
     except OSError:
         return False
 

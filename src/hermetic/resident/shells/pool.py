@@ -141,7 +141,12 @@ class ShellPool:
         changes, redefinitions = source.changes, self.session.redefinitions
         names = redefinitions.open and source is self.session.primary
 
+        def adopted() -> None:
+            # The fork is the resident's child by now. No signal says so if it was stopped before.
+            self.resident.loop.call_soon(self.resident.loop.reap)
+
         def forked(data: bytes | None) -> None:
+            adopted()
             if data is None:
                 return
             try:
@@ -171,7 +176,7 @@ class ShellPool:
             else:
                 number = self.resident.next_number()
                 source.send(*fork_order(number, standby))
-                source.answers[number] = lambda alive: None
+                source.answers[number] = lambda alive: adopted()
         except OSError:
             self.forget(standby)
             raise

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..life.resident import Resident
     from .job import Job
 
-SLACK = 32  # beyond either limit, before the oldest are dropped
+SLACK = 128  # jobs beyond either limit, before the oldest are dropped
 
 
 class Retention:

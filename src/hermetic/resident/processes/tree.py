@@ -24,6 +24,7 @@ PIECE_BYTES = 65536
 CAUGHT_SIGNALS = 31  # a field of /proc/PID/stat
 
 
+ONE_THREAD = 3  # links of /proc/PID/task with one thread in it
 # Errors of ours, which say nothing about the process.
 CANNOT_LOOK = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -34,9 +35,11 @@ def children(pid: int) -> list[int]:
     Raises OSError if no descriptor is available; so do all functions below that read /proc.
     """
     found: list[int] = []
+    tasks = "/proc/%d/task" % pid
     try:
-        for thread in os.listdir("/proc/%d/task" % pid):
-            found += map(int, _read("/proc/%d/task/%s/children" % (pid, thread)).split())
+        is_single = os.stat(tasks).st_nlink == ONE_THREAD
+        for thread in [str(pid)] if is_single else os.listdir(tasks):
+            found += map(int, _read("%s/%s/children" % (tasks, thread)).split())
     except FileNotFoundError:
         return found if not os.path.isdir("/proc/%d" % pid) else found + _children_by_scan(pid)
     except OSError as error:

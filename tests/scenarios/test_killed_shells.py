@@ -124,7 +124,9 @@ async def test_a_command_beside_a_busy_one_needs_no_standby() -> None:
         await environment.run("export KEPT=1")
         running = await begin(environment, "echo up; sleep 1000")
         busy = next(info.pid for info in await environment.processes() if info.state == "running")
-        kill_all([pid for pid in shells_below(resident) if pid != busy])
+        # The shells of the resident: what the busy one starts is a bash too, until it runs `sleep`.
+        while standbys := set(shells_below(resident)).intersection(children(resident)) - {busy}:
+            kill_all([*standbys])
         async with asyncio.timeout(PATIENCE_SECONDS):
             beside = await environment.run("echo beside${KEPT-}")
         assert beside.output == "beside\n"
@@ -187,6 +189,26 @@ async def test_a_session_that_was_lost_has_no_earlier_state() -> None:
                 kill_all(shells)
         async with asyncio.timeout(PATIENCE_SECONDS):
             after = await environment.run("echo fine$A")
+        assert after.output == "fine\n"
+        assert [note.partition(":")[0] for note in after.notes] == ["session lost"], after.notes
+
+
+async def test_a_loss_is_noted_once_by_a_command_that_was_sent_to_the_lost_shell() -> None:
+    async with hermetic.open("local", login=False) as environment:
+        resident = (await environment.info()).pid
+        with stopped(resident):
+            kill_all(shells_below(resident))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not shells_below(resident):  # noqa: ASYNC110 (no event tells)
+                await asyncio.sleep(0.02)
+        await environment.info()  # the loss has been noted for the next command
+        with stopped(resident):
+            running = asyncio.create_task(environment.run("echo fine"))
+            await asyncio.sleep(0.1)  # the request lies before the resident
+            while shells := shells_below(resident):
+                kill_all(shells)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            after = await running
         assert after.output == "fine\n"
         assert [note.partition(":")[0] for note in after.notes] == ["session lost"], after.notes
 

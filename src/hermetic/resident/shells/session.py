@@ -179,10 +179,10 @@ class Session:
             if not self.has_standby:
                 command.notes.append("no standby: %s; %s" % (self.shortage, NO_STANDBY))
             cwd = command.left_cwd = leave_removed_cwd(self, command)
-            # it was sent before, to a shell that was lost too
-            if LOST in self.notes and EARLIER in command.notes:
-                command.notes.remove(EARLIER)
-            command.notes[:0], self.notes = self.notes, []
+            # It may have been sent before, to a shell that was lost too: the last loss counts.
+            stale = {*self.notes, *([EARLIER] if LOST in self.notes else [])}
+            command.notes = self.notes + [note for note in command.notes if note not in stale]
+            self.notes = []
             self.commands_sent += 1
         else:
             cwd = self.cwd

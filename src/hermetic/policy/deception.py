@@ -47,10 +47,29 @@ _OVERWRITES = regex(
 )
 
 
+# Text that a page does not show: letters as tags but for those of a flag, many joiners in a row, and a
+# comment for whoever reads the source by program.
+_TAGS = regex(
+    "(?<!\U0001f3f4)[\U000e0020-\U000e007e]{4,}|(?<!\xf0\x9f\x8f\xb4)(?:\xf3\xa0[\x80\x81].){4,}"
+)
+_INVISIBLE = regex(
+    "[\u200b-\u200d\u2060-\u2064\ufeff]{6,}|(?:\xe2\x80[\x8b-\x8d]|\xe2\x81[\xa0-\xa4]|\xef\xbb\xbf){6,}"
+)
+_ADDRESSED = regex(
+    r"(?is)<!--(?=[^>]*\b(ai|assistants?|agents?|llms?|copilot|claude|gpt|gemini|cursor)\b)"
+    r"[^>]*\b((do not|don't|never) (mention|tell|show)|ignore (all|any|previous|prior)"
+    r"|without (asking|confirm\w*)|silently|curl|wget)\b"
+)
+
+
 def deception_in_file(text: str) -> str:
     """What makes a written text, or the name of a file, deceptive; empty for nothing."""
     if not text.isascii() and _TURNED.search(text):
         return "text that is turned around"
+    if not text.isascii() and (_TAGS.search(text) or _INVISIBLE.search(text)):
+        return "text that nobody can see"
+    if "<!--" in text and _ADDRESSED.search(text):
+        return "instructions that a page does not show"
     is_control = "\x1b" in text or "\r" in text or "\b" in text
     if is_control and "\0" not in text and _OVERWRITES.search(text):
         return "control characters that change what a terminal shows"

@@ -132,10 +132,15 @@ def _written_home(call: Call, full: str, place: Place) -> tuple[str, str]:
     return ("write-home", "writes outside the workspace") if place != "cache" else ("", "")
 
 
+_ADDRESS = regex(r"(https?|ftps?|sftp|scp|dav)://")
+
+
 def read(call: Call, path: str, *, tree: bool = False) -> str:
     """Judge that the program shows or copies a path's content; gives the content as far as known."""
     if not path or path in ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
         return call.input() if path else ""
+    if _ADDRESS.match(path):  # editors and libraries open these like files
+        return NET
     full = follow(resolve(path, call.shell), call.shell)
     call.machine.note("read", full)
     held = call.shell.files.get(full)

@@ -8,7 +8,7 @@ import re
 
 from hermetic.policy.tables import names, regex
 
-from .marks import DEVICE, GLOBS, NUMBER, UNKNOWN, has_glob, is_known
+from .marks import DEVICE, GLOBS, NUMBER, STAR, UNKNOWN, has_glob, is_known
 from .programs.table import TABLE, alternatives
 from .shell import Shell
 from .shell.globs import could_match
@@ -23,6 +23,7 @@ _SYSTEM = frozenset(TABLE.words("system"))
 _DISK, _NULL, _SECRET_SYSTEM, _SECRET_NAMES, _ENV_FILE, _PUBLIC_SSH = map(
     alternatives, names("disks null system-secrets secret-names env-files public-ssh")
 )
+_STARTUP_NAMES = frozenset(TABLE.words("startup-names"))
 _STARTUP, _HISTORY, _CACHE = map(TABLE.words, ("startup", "history", "cache"))
 _SECRETS = (*TABLE.words("secrets"), "Library/Application Support/Google/Chrome")
 _SOME_SECRETS = names("/proc/1/environ /etc/shadow /etc/gshadow /etc/sudoers")
@@ -127,6 +128,8 @@ def classify(path: str, shell: Shell) -> Place:
         if rest.startswith("/.") and _home_match(rest.strip("/"), _HISTORY):
             return "history"
         if rest.startswith("/.") and _home_match(rest.strip("/"), _STARTUP):
+            return "startup"
+        if rest.rpartition("/")[2] in _STARTUP_NAMES:
             return "startup"
         return "root" if rest.strip("/" + GLOBS) == "" and rest.startswith("/") else "unknown"
     if path == "/" or not path.strip("/" + GLOBS):
@@ -279,4 +282,4 @@ def _glob_path(pattern: str, path: str) -> bool:
 
 def is_env_file(path: str) -> bool:
     """True for a project's file of settings that often hold credentials."""
-    return bool(_ENV_FILE.fullmatch(path.rsplit("/", 1)[-1]))
+    return bool(_ENV_FILE.fullmatch(path.rsplit("/", 1)[-1].replace(STAR, "")))

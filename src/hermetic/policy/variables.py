@@ -13,7 +13,8 @@ from .network import check_address, is_local
 from .programs.table import TABLE, Entry, alternatives, pattern
 
 _COMMANDS = frozenset(TABLE.words("command-variables"))
-_REGISTRY = regex(rf"https?://([\w-]+\.)*({'|'.join(TABLE.words('registries'))})(?=[/:]|$)")
+_KNOWN = "|".join((*TABLE.words("registries"), *map(re.escape, TABLE.words("forges"))))
+_REGISTRY = regex(rf"https?://([^/@\s]*@)?([\w-]+\.)*({_KNOWN})(?=[^\w.-]|$)")
 _TRUST, _SERVER = map(alternatives, ("trust-variables", "server-variables"))
 SESSION_ARRAY = "__h"  # holds what a session's shell evaluates next
 # Values of these count only where a command stands in them.
@@ -22,7 +23,7 @@ _INTERPRETERS = names("sh bash zsh python python3 perl ruby node curl wget nc")
 
 
 def is_known_registry(url: str) -> bool:
-    """True for a package registry everybody uses, or one on this machine."""
+    """True for a package registry or a forge everybody uses, or one on this machine."""
     return bool(_REGISTRY.match(url)) or is_local(url)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from hermetic.policy.call import Call
+from hermetic.policy.deception import deception_in_file
 from hermetic.policy.dynamic_code import execute
 from hermetic.policy.effects import delete, hold, read, write
 from hermetic.policy.marks import DECODED, FILE, INPUT, LOCAL, NET, SECRET, TOKEN, UNSET, marks_in
@@ -30,6 +31,9 @@ _SHELLS = re.compile(r"(/\S*/)?(ba|z|da|k|a|tc|c|fi)?sh|cmd(\.exe)?|powershell(\
 # a command of the shell that nothing waits for
 _BACKGROUND = re.compile(r"(?<![&>|\\])&\s*($|[^&>\d\s])")
 _TAKES_SHELL = ("system", "popen", "_popen")  # what compiled programs hand to a shell
+_PUTS_IN = frozenset(
+    ("replace", "replaceAll", "sub", "gsub", "insert", "preg_replace", "str_replace")
+)
 _THIS_FILE = ("__file__", "__filename", "__FILE__")
 
 
@@ -166,6 +170,15 @@ class Effects:
         """Report a command, or a part of it, that only a decoder shows."""
         if any(isinstance(one, values.Decoded | values.Unpacked) for one in words):
             self.report("run-decoded", "runs a command that only a decoder shows")
+
+    def check_put_in(self, method: str, args: Sequence[Value]) -> None:
+        """Report text that is turned around, or that nobody sees, put in place of other text."""
+        if method in _PUTS_IN and any(
+            is_text(one) and not text.isascii() and deception_in_file(text)
+            for one in args[1:]
+            for text in [str(one)]
+        ):
+            self.report("deceptive-text", "puts in text that looks other than it is")
 
     def evaluate(self, name: str, value: Value) -> Value:
         """Code that the script runs in its own language."""

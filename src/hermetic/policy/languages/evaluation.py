@@ -231,6 +231,7 @@ class Evaluation(Effects):
         if isinstance(function.base, list) and args and function.attr in ITERATES:
             found = self.each_item(function.base, args[0])
             return found if function.attr in ("map", "collect", "flatMap") else function.base
+        self.check_put_in(function.attr, args)
         row = self.table.methods.get(function.attr)
         if row is not None and (row.sql is not None or row.raises):
             self.apply(row, Invocation(function.attr, None, args, keywords))
@@ -282,6 +283,7 @@ class Evaluation(Effects):
         row = self.table.find(name)
         if row is not None:
             return self.apply(row, made)
+        self.check_put_in(made.last, args)
         decodes = re.search(r"decode|decompress|decrypt|unhex", made.last) is not None
         if made.last == "decode":  # of bytes to text, but for these
             decodes = any(re.match(r"rot|hex|base|zip|bz2|uu", text_of(arg)) for arg in args[:1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermetic.policy.effects import write
-from hermetic.policy.marks import FILE, INPUT, LOCAL, NET, PIDS, SECRET, is_plain, marks_in
+from hermetic.policy.marks import DECODED, FILE, INPUT, LOCAL, NET, PIDS, SECRET, is_plain, marks_in
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.table import TABLE
 from hermetic.policy.tables import names
@@ -87,9 +87,19 @@ class Hooks(Evaluation):
 
     def hook_program(self, made: Invocation) -> Value:
         """`sh.rm("-rf", "x")`: the function's name is the program."""
+        git = ["git"] if made.name.startswith("git.") else []
+        name = made.last.replace("_", "-") if git else made.name.partition(".")[2]
         if made.args:
-            self.call.run([made.name.partition(".")[2], *map(text_of, made.args)], stdin="")
+            self.call.run([*git, name, *map(text_of, made.args)], stdin="")
         return Obj("output", text=LOCAL)
+
+    def hook_push(self, made: Invocation) -> Value:
+        """What a library of git sends to another repository."""
+        words = [text_of(one) for arg in made.args for one in (items_of(arg) or [arg])]
+        if made.last == "push":
+            forced = ["--force"] * (str(made.keywords.get("force")).lower() == "true")
+            self.call.run(["git", "push", *forced, *words])
+        return Obj(made.name)
 
     def hook_feed(self, made: Invocation) -> Value:
         """Input of a program that runs; that of a shell is code."""
@@ -138,6 +148,8 @@ class Hooks(Evaluation):
         new code.
         """
         first = made.args[0] if made.args else UNKNOWN
+        if made.last == "load" and not {NET, DECODED, INPUT}.intersection(marks_of(first)):
+            return UNKNOWN
         if isinstance(first, Obj):
             made_here = first.call.endswith(("dumps", "dump", "getvalue"))
             if made_here or (FILE in first.text and NET not in first.text):
@@ -148,8 +160,17 @@ class Hooks(Evaluation):
     def hook_load(self, made: Invocation) -> Value:
         """A module or file by its name; an address is code of another machine."""
         first = made.args[0] if made.args else None
-        text = text_of(first) if is_text(first) else ""
-        if NET in marks_of(first) or re.match(r"(https?|ftp|data):", text):
+        text = re.sub(r"^(phar|zip|compress\.\w+)://", "", text_of(first) if is_text(first) else "")
+        packed = (
+            held
+            for path, held in self.call.shell.files.items()
+            if resolve(text, self.call.shell).startswith(path)
+        )
+        if (
+            any(NET in held for held in packed)
+            or NET in marks_of(first)
+            or re.match(r"(https?|ftp|data):", text)
+        ):
             self.report("run-download", "runs code that an address names")
         elif (held := self.call.shell.files.get(resolve(text or ".", self.call.shell))) is not None:
             self.evaluate(made.name, Obj("file", text=held) if marks_in(held) else held)

@@ -31,7 +31,13 @@ _EACH = ("for", "foreach")
 _OF = ("of", "in", "as", ":")  # between the variable of a loop and its list
 _PICKS = ("map", "grep", "first", "any", "sort")
 _INTERPOLATION = {
-    **dict.fromkeys(("perl", "php", "tcl", "groovy"), re.compile(r"\$\{?(\w+)\}?|\{(\$[^}]*)\}")),
+    **dict.fromkeys(
+        ("perl", "php"),
+        re.compile(
+            r"\$\{(\w+)\}|(\$\w+(?:(?:->)?(?:\{[^{}]*\}|\[[^\[\]]*\]))*)|\{(\$[^}]*)\}|@\{\[(.*?)\]\}"
+        ),
+    ),
+    **dict.fromkeys(("tcl", "groovy"), re.compile(r"\$\{?(\w+)\}?|\{(\$[^}]*)\}")),
     **dict.fromkeys(("ruby", "elixir", "crystal"), re.compile(r"#\{([^}]*)\}")),
     "javascript": re.compile(r"\$\{([^}]*)\}"),
     "julia": re.compile(r"\$\(?(\w+)\)?"),

@@ -33,15 +33,16 @@ _DIALECTS = {
     "redis": "lua",
 }
 _IMPORT = regex(
-    r"""\bimport\s+(?:(?:\*\s*as\s+)?(\w+)\s*,?\s*)?(\{[^}]*\})?\s*from\s*("[^"]*"|'[^']*')"""
+    r"""\bimport\b\s*(?:(?:\*\s*as\s+)?(\w+)\s*,?\s*)?(\{[^}]*\})?\s*from\s*("[^"]*"|'[^']*')"""
 )
 _LOOP = re.compile(
     r"fork\s*(\(\s*\))?\s*(while|until|if|for)|\b(while|loop|until|for|forever)\b[^;]*fork"
 )
 _ENDLESS = re.compile(
     r"\b(while|until)\s*\(?\s*(1|true|! 0|false|0|:)(?!\s*[<>=])|\bfor\s*\(\s*;\s*;\s*\)"
-    r"|\bloop\s*(\{|do\b)|\bsetInterval\b(?!.*,\s*\d{2,})|\bfor\s*\{|\bforever\b|\bfor\b[^;{]*(math\s*\.\s*huge|1\s*/\s*0)"
+    r"|\bloop\s*(\{|do\b)|\b(?:setImmediate|nextTick)\s*\(\s*\w+\s*\)|\bsetInterval\b(?!.*,\s*\d{2,})|\bfor\s*\{|\bforever\b|\bfor\b[^;{]*(math\s*\.\s*huge|1\s*/\s*0)"
 )
+_FEW = re.compile(r"\bfor(each)?\b[^{;]*\b\d+ \.\. \d{1,2} |\b\d{1,2} \. times\b")
 _DEFINED = re.compile(r"(\(\s*)?\b(?:function|sub|def)\s+(\w+)")
 _CONDITION = re.compile(r"\b(if|unless|case|switch|when|while|until|foreach|each)\b|\?|&&|\|\|")
 # Conditions by a name, which hold for few of many.
@@ -136,7 +137,8 @@ class _ScriptReader(TextReader):
         is_endless = _ENDLESS.search(masked) is not None or _recurses(masked)
         self.endless = is_endless and not _WAITS.search(masked)
         self.chosen = bool(_COMPARES.search(masked))
-        self.loop = _LOOP.search(masked) is not None or self.endless
+        bounded = _FEW.search(masked) is not None and " exit" in masked
+        self.loop = (_LOOP.search(masked) is not None and not bounded) or self.endless
 
     def assign(self, target: ast.expr, value: Value) -> None:
         super().assign(target, Obj("?", text=marks_of(value)) if self.is_rewritten else value)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import execute, run_code
 from hermetic.policy.languages.settings import settings_in
-from hermetic.policy.marks import is_known, shown
+from hermetic.policy.marks import SECRET, TOKEN, is_known, shown
 from hermetic.policy.network import host_of, is_local
 from hermetic.policy.paths import resolve
 from hermetic.policy.tables import regex
@@ -147,6 +147,8 @@ def _judge_registries(call: Call, full: str, text: str) -> None:
                     call.report("package-source", reason, full)
 
 
+# What a workflow's host puts in before a command runs.
+_GIVEN = regex(r"\$\{\{[^{}]*\bsecrets\b[^{}]*\}\}")
 # How settings name a person's home.
 _HOME = regex(r"\{+\s*(?:\$?env[:.]|ENV_)?(?i:home(?:dir|_dir)?|user_home)\s*\}+|%\(ENV_HOME\)s")
 
@@ -202,7 +204,7 @@ def _try_text(call: Call, text: str, *, is_command: bool) -> None:
     """Run a text that reads as a dangerous command: any behind a key for commands, else one that
     begins with a program worth trying.
     """
-    text = _HOME.sub("$HOME", text)
+    text = _GIVEN.sub(lambda one: SECRET if "(" in one[0] else TOKEN, _HOME.sub("$HOME", text))
     text = re.sub(r"^(!|shell[=:]|exec[=:]|\$\(shell )\s*", "", text)
     first = "".join(text.split(None, 1)[:1])
     is_tried = is_command or is_worth_trying(first) or "$" in first

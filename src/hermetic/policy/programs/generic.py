@@ -47,7 +47,7 @@ _FETCH = names("git gh hub svn hg")
 _CODE_URL = regex(
     r"(?:\w+\+)?https?://[^\s?#]+\.(?:sh|bash|py|[cm]?js|ts|rb|pl|java|kts?|groovy|lua|ps1|R|jl|jar|exs?|clj)(?:[?#]\S*)?"
 )
-_RUN_VERBS = names("run exec x dlx shell develop eval source script")
+_RUN_VERBS = frozenset(names("run exec x dlx shell develop eval source script build profile"))
 
 
 def report_code_url(call: Call) -> None:
@@ -57,9 +57,12 @@ def report_code_url(call: Call) -> None:
     row = call.row
     if row.hook == "http" or row.has("reaches") or row.has("data") or call.name in _FETCH:
         return
+    words = call.options.operands
+    words = words if words[:1] and words[0] in _RUN_VERBS else []
     for before, arg in itertools.pairwise(["", *call.args]):
-        is_code = _CODE_URL.fullmatch(arg) and not before.startswith("--")
-        is_run = row.has("packages") and before in _RUN_VERBS and "://" in arg
+        is_value = before.startswith("--") and "=" not in before
+        is_code = _CODE_URL.fullmatch(arg) and not is_value
+        is_run = row.has("packages") and arg in words[1:2] and "://" in arg
         if (is_code or is_run) and not is_local(arg):
             call.report("run-download", f"runs a program from another machine: {shown(arg)}")
 

@@ -149,6 +149,9 @@ CONDITIONS: dict[str, Callable[[Call, re.Match[str]], bool]] = {
     "set uid": lambda _, match: sets_uid(match[1]),
     "foreign url": _foreign_url,
     "foreign path": lambda call, match: call.place(match[1])[1] not in _OWN,
+    "own path": lambda call, match: (
+        call.place(match[1])[1] in names("temp workspace user") or match[1] == "."
+    ),
     "untrusted": lambda call, match: "://" not in " ".join(call.args) or _foreign_url(call, match),
     "own places": _are_own,
     "one thing": lambda call, _: not _MANY.search(" ".join(call.args)),

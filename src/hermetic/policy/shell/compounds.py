@@ -71,6 +71,8 @@ def _branches(
             conditions.append(machine.run(condition, shell, stdin))
         for pattern in condition if isinstance(condition, list) else ():
             folder.pattern(pattern)
+        if isinstance(condition, Seq) and _never_holds(condition, shell):
+            continue
         branch = machine.fork(shell)
         if isinstance(node, Case) and at - 1 in node.falling:
             join(branch, [shell.fork(), ends[-1]])
@@ -86,6 +88,8 @@ def _loop(machine: Machine, node: Loop, shell: Shell, stdin: str | None) -> str:
     def once(given: str | None) -> str:
         return machine.run(node.condition, shell, given) + machine.run(node.body, shell, given)
 
+    if node.word == "while" and _never_holds(node.condition, shell):
+        return ""
     endless = first_word(node.condition) in ((":", "true") if node.word == "while" else ("false",))
     if endless:
         _check_starts(machine, node.body, shell)
@@ -174,6 +178,17 @@ def _count(machine: Machine, node: CFor, shell: Shell, stdin: str | None, folder
 def first_word(seq: Seq) -> str:
     """The first word of a list of commands where it is plain text, else nothing."""
     return "".join(plain_word(node) for node, _ in seq.items[:1])
+
+
+def _never_holds(condition: Seq, shell: Shell) -> bool:
+    return len(condition.items) == 1 and always_fails(condition.items[0][0], shell)
+
+
+def always_fails(node: Node, shell: Shell) -> bool:
+    """True for `false` alone, where nothing else has that name."""
+    is_alone = isinstance(node, Simple) and len(node.words) == 1 and not node.negated
+    is_own = "false" in shell.functions or "false" in shell.aliases or "false" in shell.unsure
+    return is_alone and plain_word(node) == "false" and not is_own
 
 
 def plain_word(node: Node, *, bare: bool = False) -> str:

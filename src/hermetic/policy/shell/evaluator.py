@@ -21,7 +21,7 @@ from hermetic.policy.variables import judge_variable
 from . import syntax
 from .aliases import expand
 from .assignments import DECLARING, assign, become_map, is_assignment, makes_local, makes_map
-from .compounds import in_background, plain_word, run_compound
+from .compounds import always_fails, in_background, plain_word, run_compound
 from .decoders import Uncovered, holds_unpacked, is_decoded, uncovers, unpacks
 from .expansion import Folder
 from .findings import Findings, is_certain_harm
@@ -154,18 +154,22 @@ class Evaluator(Findings):
         """Evaluate a list of commands; gives what they print."""
         self._enter()
         out: list[str] = []
-        after = ";"
+        after, fails = ";", False
         skipped: list[Shell] = []  # the shell as it is when a conditional command does not run
         parent = shell
         for (node, operator), background in zip(seq.items, in_background(seq), strict=True):
             self.spend(1)
-            if after in ("&&", "||"):
-                skipped.append(self.fork(shell))
+            if fails and after == "&&":
+                text = ""
             else:
-                shell = self.fork(parent) if background else parent
-            self.forking += background
-            text = self.node(node, shell, stdin)
-            self.forking -= background
+                fails = after != "||" and operator == "&&" and always_fails(node, parent)
+                if after in ("&&", "||"):
+                    skipped.append(self.fork(shell))
+                else:
+                    shell = self.fork(parent) if background else parent
+                self.forking += background
+                text = self.node(node, shell, stdin)
+                self.forking -= background
             if operator not in ("&&", "||") and skipped:
                 join(shell, [shell.fork(), *skipped])
                 skipped.clear()

@@ -47,6 +47,10 @@ _STEPPED = re.compile(
 
 _SPECIAL = re.compile(r"[]!^-]")
 _DEFAULTS = frozenset((":-", "-", ":=", "=", ":?", "?", ":+", "+"))
+# Variables that a script names for what it builds.
+_BUILT = re.compile(
+    r"(?i)(build|out|output|dist|target|cache|te?mp|work|scratch|stag(e|ing))_?(dir|path|root|folder)?"
+)
 _EXPANDED = frozenset("*?[~")  # what an unquoted literal word may be expanded for
 
 
@@ -369,6 +373,8 @@ class Folder:
             self.set_element(var.name, self.text(var.index), text)
         elif op == "=" and not is_many:
             set_variable(self.runner, self.shell, var.name, text)
+        if op == "?" and _BUILT.fullmatch(var.name):  # it is set, or nothing runs
+            return [f"{self.shell.workspace}/{var.name.lower()}"]
         return [UNSET if op == "?" else text]
 
     def _argument(self, var: Var) -> str:

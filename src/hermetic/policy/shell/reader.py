@@ -73,8 +73,9 @@ class Reader(WordReader):
             raise Unreadable("the text ends after an operator")
 
     def _pipeline(self) -> Node:
-        start = self.pos
+        start, negated = self.pos, False
         while (word := self._reserved()) in ("!", "time"):
+            negated = negated or word == "!"
             self.pos += len(word)
             self._blanks()
             while word == "time" and self.text.startswith(("-p ", "-- "), self.pos):
@@ -95,7 +96,11 @@ class Reader(WordReader):
                     commands[-1].redirects.append(Redirect(">&", "2", one))
             self._go_on()
             commands.append(self._command())
-        return commands[0] if len(commands) == 1 else self._placed(syntax.Pipe(commands), start)
+        if len(commands) > 1:
+            return self._placed(syntax.Pipe(commands), start)
+        if isinstance(commands[0], Simple):
+            commands[0].negated = negated
+        return commands[0]
 
     def _command(self) -> Node:
         start, word = self.pos, self._reserved()

@@ -95,6 +95,7 @@ class Simple(Compound):
     assigns: list[Assign] = []
     words: list[Word | Assign] = []  # an Assign here is an argument of declare and its kin
     rest: str = ""  # the raw text after the first word, for alias expansion
+    negated: bool = False  # stands alone behind `!`
 
 
 class Pipe(_Placed):

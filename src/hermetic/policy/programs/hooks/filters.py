@@ -296,6 +296,8 @@ def judge_decoder(call: Call) -> str | None:
     if call.row.has("replaces") and not any(map(_KEEPS.fullmatch, call.args)):
         for path in words:
             call.machine.note("delete", call.place(path)[0])
+    for path in call.options.values("xf", "extractfile", "write-out"):
+        write(call, path, content=marks.DECODED)
     text = "".join(read(call, path) for path in words) if words else call.input()
     if call.name in ("gpg", "gpg2") and "export-secret" in "".join(call.args):
         return marks.SECRET

@@ -187,6 +187,7 @@ def _payload(call: Call, name: str, value: str) -> None:
     if path == "-":
         text += call.input()
     elif path:
+        path = re.sub("^~(?=/)", call.shell.home, path)
         full = resolve(path, call.shell)
         if is_secret(full, call.shell) or is_env_file(full):
             call.report("send-secret", f"sends credentials to another machine: {shown(path)}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hermetic.policy.call import Call
 from hermetic.policy.effects import read, write
@@ -90,6 +90,8 @@ def _changes(words: list[str]) -> Iterator[list[str]]:
 
 def _run(call: Call) -> str | None:
     _check_flags(call)
+    if any(NET in image for image in call.options.operands[:1]):
+        call.report("run-download", "runs an image that another machine names")
     for path in call.options.values("env-file"):
         read(call, path)
     mounts = list(_mounts(call.options))
@@ -149,12 +151,12 @@ def copy_across(call: Call, rest: list[str]) -> str | None:
 _COMPOSE = ["docker-compose.yml", "docker-compose.yaml", "compose.yml", "compose.yaml"]
 
 
-def check_manifests(call: Call) -> None:
+def check_manifests(call: Call, named: Sequence[str] = ()) -> None:
     """Look into descriptions of containers that this text wrote or feeds in, for what reaches the
     host.
     """
     options = parse_options(call.args, "fk", ("file", "filename", "kustomize"))
-    files = options.values("f", "file", "filename")
+    files = [*options.values("f", "file", "filename"), *named]
     files = files or (_COMPOSE if call.name.endswith("compose") else [])
     texts = [call.shell.files.get(call.place(path)[0], "") for path in files]
     texts += [call.input()] if "-" in files else []
@@ -173,6 +175,8 @@ def judge_cloud(call: Call) -> str | None:
     """
     _remote_commands(call)
     words = call.options.operands
+    if call.name == "nomad" and words[1:2] == ["run"]:
+        check_manifests(call, words[2:])
     printed = judge_by_row(call)
     if _UPLOADS.search(" ".join(words[:4])):
         for word in call.args:

@@ -80,8 +80,8 @@ def _script(call: Call, path: str, args: list[str]) -> str | None:
         call.report("run-local-output", "runs a script whose name cannot be known")
     elif classify(full, call.shell) in ("temp", "device"):
         _report_place(call, full, f"runs a script from outside the workspace: {shown(path)}")
-    else:
-        read(call, path)
+    elif NET in read(call, path):
+        call.report("run-download", f"runs a script from another machine: {shown(path)}")
     return None
 
 

@@ -32,6 +32,9 @@ RECORD = "env.json"  # of an environment, in the runtime directory
 # of some users
 _RECORDS = names("/tmp/hermetic-0 /tmp/hermetic-1000 /run/user/0/hermetic /run/user/1000/hermetic")
 _OUR_RECORDS = regex(r"/tmp/hermetic-\d+(/|$)|/run/user/\d+/hermetic(/|$)")
+_PACKED = regex(
+    r"(\.(tar|gz|xz|zst|bz2|tgz|zip|7z|bak|old|orig|gpg|age|cpio))+$|~$"
+)  # what a copy's name ends with
 _KEYS = TABLE.words("keys")
 
 
@@ -271,7 +274,9 @@ def is_secret(path: str, shell: Shell) -> bool:
     if inner is None:
         public = path.startswith(("/tmp/", "/usr/", "/etc/ssl/certs"))
         return bool(_SECRET_NAMES.fullmatch(base)) and not public
-    known = _home_match(inner, _SECRETS) or bool(_SECRET_NAMES.fullmatch(base))
+    whole = _PACKED.sub("", inner)
+    known = _home_match(inner, _SECRETS) or (whole != inner and _home_match(whole, _SECRETS))
+    known = known or bool(_SECRET_NAMES.fullmatch(base))
     return known or _is_foreign_root(path, shell)
 
 

@@ -31,9 +31,22 @@ _SHELLS = re.compile(r"(/\S*/)?(ba|z|da|k|a|tc|c|fi)?sh|cmd(\.exe)?|powershell(\
 # a command of the shell that nothing waits for
 _BACKGROUND = re.compile(r"(?<![&>|\\])&\s*($|[^&>\d\s])")
 _TAKES_SHELL = ("system", "popen", "_popen")  # what compiled programs hand to a shell
+_SERVERS = (
+    "http.server",
+    "socketserver",
+    "xmlrpc.server",
+    "flask",
+    "bottle",
+    "aiohttp.web",
+    "fastapi",
+    "tornado",
+    "sanic",
+)
+_MOCKS = ("moto", "fakeredis", "mongomock", "vcr", "mock_alchemy", "pytest_mock_resources")
 _PUTS_IN = frozenset(
     ("replace", "replaceAll", "sub", "gsub", "insert", "preg_replace", "str_replace")
 )
+_ENGINE = re.compile(r"(?i)(/|%2f)(docker|podman|containerd|crio)\.sock")
 _THIS_FILE = ("__file__", "__filename", "__FILE__")
 
 
@@ -61,6 +74,8 @@ class Effects:
         self.socket = False
         self.network = False
         self.lists_processes = False
+        self.serves = False  # it answers whoever connects
+        self.is_mocked = False  # stand-ins are in the place of clouds and databases
 
     def report(self, name: str, reason: str) -> None:
         """Report that a rule applies."""
@@ -106,6 +121,11 @@ class Effects:
         full = resolve(path, self.call.shell)
         hold(self.call, full, self.call.shell.files.get(full, "") + content)
 
+    def imported(self, module: str) -> None:
+        """Note what a module that is imported says about the text."""
+        self.serves = self.serves or module.startswith(_SERVERS)
+        self.is_mocked = self.is_mocked or module.startswith(_MOCKS)
+
     def read(self, path: str) -> str:
         """The content of a file, or of an address."""
         if re.match(r"(https?|ftp)://", path):
@@ -137,6 +157,9 @@ class Effects:
         argv = [text_of(word) for word in words]
         if repeats:
             argv[1:2] = []
+        is_shell = keywords.get("shell") is True or made.last in ("system", "popen")
+        if self.serves and is_shell and "".join(argv[:1]).startswith(UNSET):
+            self.report("reverse-shell", "runs what whoever connects asks for")
         if not argv or (made.last not in _TAKES_SHELL and self.is_given(argv[0])):
             return ""
         if _SHELLS.fullmatch(argv[0].split(" ")[0]):
@@ -227,6 +250,8 @@ class Effects:
         if (sends or row.send is None) and is_secret:
             self.report_sent()
         texts = [text_of(one) for one in [*made.args, *made.keywords.values()] if is_text(one)]
+        if any(_ENGINE.search(text) for text in texts):
+            self.report("engine-socket", "speaks to the container engine, which owns the host")
         is_away = any("://" in text and not is_local(text) for text in texts)
         if is_away and (made.last in ("delete", "Delete") or "DELETE" in texts):
             self.report("cloud-destroys", "deletes something on another machine by HTTP")

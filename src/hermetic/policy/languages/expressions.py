@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -19,7 +20,7 @@ from . import values
 from .folds import add, hidden_like, percent
 from .hooks import Hooks
 from .parser import WITHOUT_PARENTHESES, Block
-from .values import UNKNOWN, Name, Obj, OneOf, Value, element_of, marks_of, one_of
+from .values import UNKNOWN, Bound, Name, Obj, OneOf, Value, element_of, marks_of, one_of
 
 MAX_NODES = 12_000
 MAX_REPEATED = 10_000  # characters of a text times a number
@@ -34,6 +35,7 @@ _NUMBERS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 _FEW = (ast.Eq, ast.In, ast.Is, ast.Lt, ast.LtE)
+_OWNER = re.compile(r"'(username|uids?|getuid|geteuid|getuser|getlogin|pw_name|ruser|euser)'")
 _MOST = (ast.NotEq, ast.NotIn, ast.IsNot, ast.Gt, ast.GtE)
 
 
@@ -52,6 +54,8 @@ def chooses(test: ast.expr, *, few: bool = True) -> bool:
             found = [chooses(one, few=few) for one in test.values]
             return any(found) if isinstance(test.op, ast.And) == few else all(found)
         case ast.Compare(ops=[op]):
+            if _OWNER.search(ast.dump(test)):  # a person owns many
+                return not few
             return isinstance(op, _FEW if few else _MOST)
         case ast.Call(func=ast.Attribute(attr="isdigit" | "isnumeric" | "isdecimal")):
             return not few
@@ -243,6 +247,8 @@ class Expressions(Hooks):
 
     def result_of(self, value: Value) -> Value:
         """The result of a method that is called without parentheses, as Ruby and Perl allow."""
+        if self.language in WITHOUT_PARENTHESES and isinstance(value, Bound):
+            return self.bound(value, [], {})
         if self.language not in WITHOUT_PARENTHESES or not isinstance(value, Name | Obj):
             return value
         name = value if isinstance(value, Name) else value.call

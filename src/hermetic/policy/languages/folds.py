@@ -24,7 +24,9 @@ _WIDE = re.compile(r"\d{4}|\*")  # in a template: asks for many characters by a 
 _TEMPORARY = "/tmp/tmpXXXXXXXX"
 _MAX_WORK = 2**18  # characters that a method of a text may give
 _METHODS = frozenset(TABLE.words("text-methods"))
-_SAME = frozenset(names("toString to_s to_str read text trim chomp to_a flatten compact freeze"))
+_SAME = frozenset(
+    names("toString to_sym intern to_s to_str read text trim chomp to_a flatten compact freeze")
+)
 # Methods of a list that give some of its items.
 _SOME = frozenset(
     names(

@@ -6,6 +6,7 @@ import re
 
 from hermetic.policy.effects import write
 from hermetic.policy.marks import DECODED, FILE, INPUT, LOCAL, NET, PIDS, SECRET, is_plain, marks_in
+from hermetic.policy.network import is_local
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.table import TABLE
 from hermetic.policy.tables import names
@@ -16,7 +17,7 @@ from .values import UNKNOWN, Name, Obj, Value, is_text, items_of, marks_of, text
 
 _MODE = re.compile(r"[wax]\w*\+?\w*|r\w*\+\w*|[>+]{1,3}<?|\+<")
 _CLOUD_DELETE = re.compile(
-    r"(delete|terminate|destroy|drop|purge)(?!One\b)\w*|remove_\w+|flushall|flushdb|flushAll|batch_delete|empty"
+    r"(begin_)?(delete|terminate|destroy|drop|purge|deallocate|power_off)(?!One\b)\w*|unlink|stop_(?!waiter)\w+|remove_\w+|flushall|flushdb|flushAll|batch_delete|empty"
     r"|(Delete|Terminate)\w*Command"
 )
 _SQL_METHODS = TABLE.words("sql-methods")
@@ -39,6 +40,22 @@ _KERNEL = re.compile(
     r"exec\w*|reboot|kill|killpg|syscall|mount|umount2?|set(re|e)?[ug]id|ptrace|init_module|delete_module|swapoff|"
     r"sethostname|settimeofday|fork|vfork|clone|posix_spawnp?|dlopen|ioctl|chroot|pivot_root|unshare|setns"
 )
+
+
+_WIDE_RIGHTS = re.compile(
+    r"AdministratorAccess|PowerUserAccess|IAMFullAccess|0\.0\.0\.0/0|::/0|public-read|[Aa]ll(Authenticated)?Users"
+    r"|Principal\W{1,6}(AWS\W{1,6})?\*|Action\W{1,6}\*|roles/(owner|editor)|cluster-admin"
+)
+_GIVES = re.compile(r"(attach|put|create|add|set|authorize|update|modify|grant|patch|replace)_?\w*")
+_STOPS_ALL = re.compile(
+    r"(?i)[\"'](replicas|desired_?(count|capacity)|min_?size|max_?size|node_?count)[\"']: 0\b"
+)
+
+
+def is_here(keywords: dict[str, Value]) -> bool:
+    """True for a client of a stand-in on this machine."""
+    given = (keywords.get(name) for name in ("endpoint_url", "endpoint", "base_url"))
+    return any(is_text(one) and "://" in text_of(one) and is_local(text_of(one)) for one in given)
 
 
 def _mounts(volumes: Value) -> list[str]:
@@ -233,7 +250,21 @@ class Hooks(Evaluation):
 
     def hook_cloud(self, made: Invocation) -> Value:
         """A client of a cloud or database: its deleting methods, and SQL."""
-        method = made.name.rpartition(".")[2]
+        method = made.last
+        text = text_of(made.args[0]) if made.args else ""
+        if method == "create_engine" and text.startswith("sqlite"):
+            return Obj("sqlite")
+        linked = [*made.args, *made.keywords.values()]
+        if any(isinstance(one, Obj) and one.call.startswith("sqlite") for one in linked):
+            return UNKNOWN
+        if self.is_mocked or is_here(made.keywords):
+            return Obj("mocked")
+        if made.name.endswith("containers.list") and "filters" not in made.keywords:
+            return Obj("containers")
+        if _WIDE_RIGHTS.search(given := repr(linked)) and _GIVES.match(method):
+            self.report("user-account", f"gives wide rights away: {method}")
+        if _STOPS_ALL.search(given):
+            self.report("cloud-destroys", f"stops a shared service: {method}")
         if made.keywords.get("privileged") is True or made.keywords.get("pid_mode") == "host":
             self.report("run-unknown", "starts a container with all rights on the host")
         for mount in _mounts(made.keywords.get("volumes")):

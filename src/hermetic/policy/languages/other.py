@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from hermetic.policy.call import Call
@@ -9,6 +10,7 @@ from hermetic.policy.effects import delete, write
 from hermetic.policy.network import is_local
 from hermetic.policy.paths import is_secret, resolve
 from hermetic.policy.tables import regex
+from hermetic.policy.variables import is_known_registry
 
 from .calls import LANGUAGES
 from .sql import destruction
@@ -88,13 +90,38 @@ _ENDS_ALL = regex(r"(?i)\ball_?processes\b.*\b(destroy\w*|kill\w*|terminate)\b")
 _CONNECTS = regex(r"(?i)(socket|gen_tcp|tcp(client|stream)|connect|dial)")
 
 
+# Names by which a script installs a package, or takes code, from an address.
+_INSTALLS = regex(
+    r"(?i)(install(_?(url|git|packages?))?|use_dep|git/url|grab\w*|packagespec|add-libs|quickload|repository|resolvers|importfile)"
+)
+
+
+_INLINE = regex("gemfile")
+_SHELL = regex(r"(/\S*/)?(ba|z|da|k)?sh")
+_ENDS = frozenset((")", "]", "}", ";", "."))
+
+
+def _is_foreign(text: str) -> bool:
+    return "://" in text and not is_known_registry(text)
+
+
+def _near(tokens: list[Token], at: int) -> str:
+    """The strings of a statement just behind a name."""
+    near = itertools.takewhile(lambda one: one.text != ";", tokens[at : at + 20])
+    return next((one.text for one in near if one.kind != "name" and "://" in one.text), "")
+
+
 def _judge_received(call: Call, bare: str, strings: list[str]) -> None:
     """Report a script that has an address, and runs something that its text does not show."""
     if _LOOPS.search(bare) and _LAUNCHES.search(bare) and not _PAUSES.search(bare):
         call.report("fork-bomb", "starts processes without end")
     if _ENDS_ALL.search(bare):
         call.report("kill-many", "ends every process")
-    is_away = any("://" in text and not is_local(text) for text in strings)
+    away = [text for text in strings if "://" in text and not is_local(text)]
+    is_away = bool(away)
+    fetched = [one for one in strings if one[:1] in ("/", ".") and strings.count(one) > 1]
+    if is_away and fetched and _LAUNCHES.search(bare):
+        call.report("run-download", f"runs a file that it fetches: {fetched[0]}")
     if is_away and _RUNS_TEXT.search(bare):
         call.report("run-download", "runs what another machine sends")
     has_shell = any(re.fullmatch(r"(/\S*/)?(ba|z|da|k)?sh", text) for text in strings)
@@ -108,9 +135,15 @@ _DESTROYS = regex(
     r"|([Dd]elete|[Tt]erminate|[Dd]estroy)_?(?i:bucket|instances?|cluster|table|db\w*|stack|function|namespace|database|volume|hosted_?zone|project"
     r"|repo(sitory)?|queue|topic|objects|secret|service|deployment|resource_?group|user|role|key_?pair|snapshot|image)\w*"
 )
+_DESTROYS_ONE = regex(
+    r"(?i)\b(servers?|instances?|droplets?|clusters?|buckets?|volumes?|databases?|stacks?|namespaces?|projects?|zones?|apps?|machines?|deployments?"
+    r"|resource_?groups?|vms?|virtual_?machines?|networks?|disks?|snapshots?|images?|repos?(itories)?)\s*(\(\s*\))?\s*\.\s*(begin_?)?"
+    r"(delete|destroy|terminate|purge|shutdown)\w*"
+)
+_EMPTIES = regex(r"\bRepo \. delete_all (\( )?[A-Z][\w.: ]*( \)|$)")
 _QUERIES = regex(r"(?i).*(query|exec(ute)?|sql|statement|raw|unsafe|do|run|prepare)\w*!?")
 _CLOUDS = regex(
-    r"(?i)aws|amazon|google.?cloud|gcp|azure|k8s|kubernetes|digitalocean|mongo|redis|firestore|stripe|github|gitlab"
+    r"(?i)aws|amazon|google.?cloud|gcp|azure|k8s|kubernetes|digitalocean|mongo|redis|firestore|stripe|github|gitlab|hcloud|hetzner|linode|vultr|scaleway|openstack|heroku|cloudflare|vercel|netlify|nomad|consul|docker"
 )
 
 
@@ -120,6 +153,10 @@ def _judge_data(call: Call, tokens: list[Token], language: str) -> None:
     whole = " ".join(texts)
     if "sqlite" in whole.lower() or ":memory:" in whole:
         return
+    if _CLOUDS.search(whole) and _DESTROYS_ONE.search(whole):
+        call.report("cloud-destroys", "destroys shared resources")
+    if language == "elixir" and _EMPTIES.search(whole):
+        call.report("sql-destroys", "deletes every record")
     for at, token in enumerate(tokens):
         called = texts[at + 1 : at + 2] == ["("] or language not in LANGUAGES
         if (
@@ -136,6 +173,9 @@ def _judge_data(call: Call, tokens: list[Token], language: str) -> None:
                 call.report("sql-destroys", reason)
 
 
+_HOME_NAME = regex(r"(?i)home[-_]?(dir|path)")
+
+
 def _named_before(tokens: list[Token]) -> str:
     """The last path among some tokens of a statement, a person's home included."""
     for token in reversed(tokens):
@@ -143,7 +183,7 @@ def _named_before(tokens: list[Token]) -> str:
             break
         if token.kind in ("string", "template"):
             return "~" if token.text in ("user.home", "HOME") else token.text
-        if token.kind == "name" and re.search(r"(?i)home_?dir", token.text):
+        if token.kind == "name" and _HOME_NAME.search(token.text):
             return "~"
     return ""
 
@@ -159,6 +199,17 @@ def judge_strings(call: Call, tokens: list[Token], language: str) -> None:
     if any(map(_SPEAKS.search, words)) and names_secret(call, tokens):
         call.report("send-secret", "sends credentials to another machine")
     _judge_data(call, tokens, language)
+    installs = _INSTALLS if language not in LANGUAGES else _INLINE
+    begun = [
+        at for at, one in enumerate(tokens) if installs.fullmatch(one.text.rpartition("::")[2])
+    ]
+    if any(_is_foreign(_near(tokens, at)) for at in begun):
+        call.report("run-download", "runs a package from an address")
+    pairs = itertools.pairwise(tokens)
+    if language not in LANGUAGES and any(map(_is_foreign, strings)):
+        feeds = any(_SHELL.fullmatch(one.text) and after.text in _ENDS for one, after in pairs)
+        if feeds:
+            call.report("run-download", "feeds a shell what another machine sends")
     if language not in LANGUAGES:
         bare = " ".join('""' if one.kind in ("string", "template") else one.text for one in tokens)
         _judge_received(call, re.sub(r" ([-.:]) ", r"\1", bare), strings)
@@ -184,6 +235,8 @@ def judge_strings(call: Call, tokens: list[Token], language: str) -> None:
             near = tokens[at + 1 : at + (3 if writes else 9)]
             given = next((one.text for one in near if one.kind in ("string", "template")), "")
             is_method = tokens[at - 1].text in (".", ":") or not writes
+            if not given and any(_HOME_NAME.search(one.text) for one in near):
+                given = "~"
             if language not in LANGUAGES and not given and is_method:
                 given = _named_before(tokens[max(at - 30, 0) : at])
             if given.startswith(("/", "~")):

@@ -46,11 +46,13 @@ class TextReader(Expressions):
     # --- imports and definitions
     def _import(self, node: ast.Import) -> None:
         for alias in node.names:
+            self.imported(alias.name)
             first = alias.name.split(".")[0]
             self.names[alias.asname or first] = Name(alias.name if alias.asname else first)
 
     def _importfrom(self, node: ast.ImportFrom) -> None:
         module = Name(node.module or "")
+        self.imported(module)
         for alias in node.names:
             if alias.name == "*":
                 for name in _STAR:

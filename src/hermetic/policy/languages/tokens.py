@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     |(?P<comment>/\*.*?\*/)|(?P<slashes>//[^\n]*)|(?P<dashes>--\[\[.*?\]\]|--[^\n]*)|(?P<hash>\#(?!\{)[^\n]*)
     |(?P<command>(?:%x|qx)\s*(?:\{[^}]*\}|\([^)]*\)|\[[^\]]*\]|/[^/]*/|\|[^|]*\||<[^>]*>|!.[^!]*!))
     |(?P<words>(?:%[wi]|qw)\s*(?:\{[^}]*\}|\([^)]*\)|\[[^\]]*\]|/[^/]*/))
-    |(?P<raw>(?:%[qQ]|qq|q)(?:\{[^}]*\}|\([^)]*\)|\[[^\]]*\]|\|[^|]*\||/[^/]*/))|(?P<long>\[\[.*?\]\])
+    |(?P<raw>%\([^)]*\)|(?:%[qQ]|qq|q)(?:\{[^}]*\}|\([^)]*\)|\[[^\]]*\]|\|[^|]*\||/[^/]*/))|(?P<long>\[\[.*?\]\])
     |(?P<swap>(?<![\w$@%>.])(?:s|tr|y)(?P<d>[/\#|!,])(?:(?!(?P=d))[^\\]|\\.)*(?P=d)
       (?P<with>(?:(?!(?P=d))[^\\]|\\.)*)(?P=d)(?P<flags>[a-z]*))
     |(?P<match>(?<![\w$@%>.])m(?P<m>[/\#|!,])(?:(?!(?P=m))[^\\]|\\.)*(?P=m)[a-z]*)
@@ -102,6 +102,8 @@ def _is_kind(kind: str, text: str, language: str, after_dollar: bool) -> bool:
         if text[0] == "$":
             return language not in ("ruby", "javascript") or len(text) > 2
         return language == "perl" or (text[0] == "@" and language == "ruby")
+    if kind == "raw" and text[1] == "(":
+        return language == "ruby"
     if kind == "name":
         return text[-1] not in "!?" or language in ("ruby", "elixir", "julia")
     return language in _LANGUAGES.get(kind, (language,)) and not (kind == "hash" and after_dollar)
@@ -121,7 +123,7 @@ def _token(kind: str, value: str, language: str, after_dollar: bool) -> Token:
         return Token("string", value[2:-2])
     if kind in ("command", "words", "raw"):
         body = _QUOTE.sub("", value)[1:-1]
-        kind = {"raw": "template" if value[1] in "qQ" else "string"}.get(kind, kind)
+        kind = {"raw": "template" if value[1] in "qQ(" else "string"}.get(kind, kind)
         return Token(kind, body)
     if kind == "variable":
         return Token(kind, value[0] + value[1:].strip("{}"))

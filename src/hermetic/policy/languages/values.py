@@ -153,7 +153,7 @@ def element_of(value: Value) -> Value:
         return one_of(element_of(one) for one in value.values)
     if not isinstance(value, Obj):
         return UNKNOWN
-    return Obj("cloud" if value.call == "cloud" else "?", value.path, value.text)
+    return Obj(value.call if value.call in ("cloud", "containers") else "?", value.path, value.text)
 
 
 def bounded(values: list[Value], most: int) -> list[Value]:

@@ -17,6 +17,7 @@ from hermetic.policy.marks import DECODED, NET, UNSET, is_known, marks_in, shown
 from hermetic.policy.network import check_sent, land, leave
 from hermetic.policy.rehearsal import is_for_tests
 from hermetic.policy.tables import names, regex
+from hermetic.policy.variables import is_known_registry
 
 from .playbook import judge_playbook
 from .table import TABLE, Entry, pattern
@@ -24,8 +25,17 @@ from .table import TABLE, Entry, pattern
 _ARGUMENT = regex(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|\b(?!nil\b|t\b)[a-z][\w-]*")
 
 
+# A package of a manifest that a script changes, by its address.
+_DEPENDENCY = regex(
+    r"(?s)\b(?:overrides|resolutions|\w*[dD]ependencies)\b.{0,200}?(https?://[^\s\"']+\.(?:tgz|tar\.\w+|zip|whl))[\"'\s]"
+)
+
+
 def judge_text(call: Call, text: str, language: str) -> None:
     """Judge code of a language."""
+    if "://" in text and (match := _DEPENDENCY.search(text)) and not is_known_registry(match[1]):
+        reason = f"takes packages from an address nobody has vouched for: {shown(match[1])}"
+        call.report("package-source", reason)
     if language == "python":
         judge_python(call, text)
     elif language == "sh":
@@ -55,7 +65,7 @@ def _judge_sql(call: Call, text: str, language: str) -> None:
     if reason := destruction(text):
         file = options.operands[0] if options.operands else "/dev/null"
         local = is_file and call.place(file)[1] in ("workspace", "temp", "null")
-        own = is_for_tests(call, _database(call))
+        own = is_for_tests(call, _database(call), call.env.get("@container", ""))
         local = local or not destruction(without_tests(text), beyond=own)
         call.report("sql-local" if local else "sql-destroys", reason)
     for commands in ("sql", "sqlite")[: 1 + is_file]:
@@ -92,11 +102,16 @@ def chooses_tests(call: Call) -> bool:
     return is_for_tests(call, *(re.sub(r"^.*/(home|Users)/[^/]+/", "", one) for one in named))
 
 
+_GLOB = regex(r"\bforeach\s+(\w+)\s+\[glob\s+(?:-(?:nocomplain|types\s+\S+)\s+)*([\w*./?~-]+)\]")
+
+
 def judge_patterns(call: Call, text: str, language: str) -> None:
     """Judge a text by the patterns of a small language: each match is an action on what its group
     holds.
     """
     text = text.lower() if language == "redis" else text
+    for name, pattern_of_files in _GLOB.findall(text) if language == "tcl" else ():
+        text = re.sub(rf"\${name}\b", pattern_of_files, text)
     for entry in TABLE.texts[language]:
         for match in pattern(entry.pattern).finditer(text):
             apply_entry(call, entry, match)

@@ -49,7 +49,7 @@ _SPECIAL = re.compile(r"[]!^-]")
 _DEFAULTS = frozenset((":-", "-", ":=", "=", ":?", "?", ":+", "+"))
 # Variables that a script names for what it builds.
 _BUILT = re.compile(
-    r"(?i)(build|out|output|dist|target|cache|te?mp|work|scratch|stag(e|ing))_?(dir|path|root|folder)?"
+    r"(?i)(build|out|output|dist|cache|te?mp|work|scratch|stag(e|ing))_?(dir|path|root|folder)?"
 )
 _EXPANDED = frozenset("*?[~")  # what an unquoted literal word may be expanded for
 

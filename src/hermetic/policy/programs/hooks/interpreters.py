@@ -131,6 +131,8 @@ def judge_interpreter(call: Call) -> str | None:
     if "S" in given and language == "php":
         check_served(call, served([arg for arg in call.args if arg not in words[:1]], ("-t",)))
         return None
+    if "S" in given and language in ("ruby", "elixir", "perl") and words:
+        return call.run(words)
     for path in options.values(*row.script.split()):
         run_source(call, path, language)
     texts = options.values(*row.text.split())

@@ -55,7 +55,9 @@ def judge_compose(call: Call) -> str | None:
 
 
 def _exec(call: Call, rest: list[str]) -> str | None:
-    output = judge_by_row(call.named("docker-exec", rest)) or LOCAL
+    call = call.named("docker-exec", rest)
+    call.env = {**call.env, "@container": "".join(call.options.operands[:1])}
+    output = judge_by_row(call) or LOCAL
     return output if is_known(output) else LOCAL + "\n"
 
 
@@ -96,7 +98,7 @@ def _run(call: Call) -> str | None:
         read(call, path)
     mounts = list(_mounts(call.options))
     _run_inside(call, call.options.operands[1:], mounts)
-    return LOCAL + "\n"
+    return "test-container\n" if call.options.has("d", "detach") else LOCAL + "\n"
 
 
 def _run_inside(call: Call, inside: list[str], mounts: list[tuple[str, str, bool]]) -> None:

@@ -136,6 +136,17 @@ def test_a_person_whose_connection_is_gone_can_come_back() -> None:
         agent.ask("kill", process="p", grace=0.0)
 
 
+def test_the_end_of_a_connection_behind_a_key_is_seen() -> None:
+    with running() as resident, resident.client() as agent:
+        start_cat(agent)
+        with driven(resident) as (person, number):
+            for count, key in enumerate((b"a", b"b"), 1):  # the second has the header of the first
+                person.stream.sendall(pack_frame(EVENT, number, {}, key))
+                until(agent, lambda said, count=count: said["out"] == count)  # type: ignore[misc]
+        until(agent, lambda said: not said["driver"]["present"])
+        agent.ask("kill", process="p", grace=0.0)
+
+
 def test_the_lease_of_a_person_without_a_connection_ends() -> None:
     with running(boot=SHORT_LEASE) as resident, resident.client() as agent:
         start_cat(agent)

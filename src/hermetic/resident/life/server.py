@@ -150,7 +150,10 @@ class Client:
         header, kind, number = self.reader.plain
         if kind == frames.EVENT and not self.reader.buffer and number in self.open:
             split = 6 + len(header)
-            if data[:split] == frames.PREFIX.pack(count - 4, len(header)) + header:
+            if (
+                count >= split  # else it has ended, or this is the start of a frame
+                and data[:split] == frames.PREFIX.pack(count - 4, len(header)) + header
+            ):
                 try:
                     self.open[number].on_event({}, data[split:])
                 except Exception:  # as of any half-served frame

@@ -30,13 +30,18 @@ _QUOTED = re.compile(
 
 def find_blocks(text: str, weak: bool) -> Iterator[Span]:
     """The secret lines below their names; `weak`: values that look like words count too."""
+    block_end = 0  # of the last block; what looks like a head in it is text
     for end in _END.finditer(text):
+        if end.start() < block_end:
+            continue
         head = _HEAD.match(text, text.rfind("\n", 0, end.start()) + 1)
         if head is None or not is_secret_name(head["name"], weak):
             continue
-        lines = _lines_below(text, head.end(), len(head["before"]))
-        if head["style"] is None and (len(lines) != 1 or _NESTED.match(text, *lines[0])):
+        is_plain = head["style"] is None
+        lines = _lines_below(text, head.end(), len(head["before"]), 2 if is_plain else _LONGEST)
+        if is_plain and (len(lines) != 1 or _NESTED.match(text, *lines[0])):
             continue
+        block_end = lines[-1][1] if lines else 0
         yield from (
             line for line in lines if is_secret_value(text[slice(*line)], head["name"], weak)
         )
@@ -49,8 +54,8 @@ def find_blocks(text: str, weak: bool) -> Iterator[Span]:
                 yield quoted.start("text"), quoted.start("text") + len(value)
 
 
-def _lines_below(text: str, at: int, column: int) -> list[Span]:
-    """The lines with text that are indented deeper than this column."""
+def _lines_below(text: str, at: int, column: int, most: int) -> list[Span]:
+    """The first lines with text that are indented deeper than this column."""
     lines: list[Span] = []
     for _ in range(_LONGEST):
         line = _LINE.match(text, at)
@@ -62,5 +67,7 @@ def _lines_below(text: str, at: int, column: int) -> list[Span]:
             if len(line["indent"]) <= column:
                 break
             lines.append((start, end))
+            if len(lines) == most:
+                break
         at = line.end()
     return lines

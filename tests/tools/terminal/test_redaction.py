@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import hermetic
 from hermetic.redaction import tokens
+from hermetic.redaction.blocks import find_blocks
 from hermetic.redaction.known_secrets import KnownSecret, secrets_of
 from hermetic.redaction.patterns import PATTERNS, Content
 from hermetic.redaction.redactor import MARK, Redactor, hidden_in
@@ -277,6 +278,16 @@ def test_no_repeated_piece_takes_more_than_linear_time(piece: str, times: int) -
     begun = time.thread_time()
     Redactor().redact(f"token={piece}" * times, "environment")
     assert time.thread_time() - begun < 10
+
+
+@pytest.mark.parametrize("style", ["|", ""])
+def test_a_line_in_blocks_of_blocks_is_looked_at_once(style: str) -> None:
+    heads = "".join(f"{' ' * at}token: {style}\n" for at in range(100))
+    text = f"{heads}{' ' * 100}{'a1b2c3D' * 20}\n"
+    assert len(list(find_blocks(text, weak=True))) <= text.count("\n")
+    begun = time.thread_time()
+    Redactor().redact(heads + f"{' ' * 100}{'a1b2c3D' * 60_000}\n", "output")
+    assert time.thread_time() - begun < 2  # a tenth of it on an idle core
 
 
 def test_a_mark_has_no_sign_that_would_break_what_is_around_it() -> None:

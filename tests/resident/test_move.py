@@ -3,6 +3,7 @@ be taken.
 """
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,17 @@ def test_a_session_stays_where_its_state_cannot_be_read_again() -> None:
         client.run("echo $(")
         assert client.run("umask; echo $1")[1] == b"0027\na\n"
         assert client.run("echo $BASHPID")[1] != first
+
+
+def test_a_session_that_must_move_does_so_beside_an_older_attempt() -> None:
+    with running() as resident, resident.client() as client:
+        for turn in range(30):
+            client.run("f() { case $1 in (esac) echo f;; esac; }")
+            client.run("echo $(")  # its shell may abort later, and cannot be moved yet
+            before = client.run("unset -f f; echo $BASHPID")[1]  # an attempt begins
+            time.sleep(turn * 0.0004)  # at one moment or another it starts its bash
+            client.run("echo $(")
+            assert client.run("echo $BASHPID")[1] != before
 
 
 # MARK is a command that runs if a shell evaluates what bash prints of these.

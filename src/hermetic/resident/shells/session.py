@@ -293,11 +293,9 @@ class Session:
             self.loop.call_before_sleep(lambda: check_stdin(self))  # off the next command's path
         # Before a standby is ordered: during the fork the primary shell has a child, and could not
         # be moved.
-        if (
-            (primary.depth > NESTING or self.move_soon)
-            and self.move is None
-            and can_move(primary.pid)
-        ):
+        if self.move is not None:  # of an earlier state: commands wait for the attempt after it
+            self.move.must = self.move.must or self.must_move
+        elif (primary.depth > NESTING or self.move_soon) and can_move(primary.pid):
             self.move = Move(self, primary, self.must_move)
         # it may be damaged
         if not (self.has_standby or (self.move is not None and self.move.must)):
@@ -467,7 +465,9 @@ class Session:
     # -- moving to a fresh bash
     def move_ended(self, shell: Shell | None) -> None:
         """Ends an attempt to move; a given shell becomes the primary shell."""
-        self.move, self.must_move = None, False
+        attempt, self.move = self.move, None
+        is_void = attempt is not None and attempt.commands_sent != self.commands_sent
+        self.must_move = self.must_move and is_void  # by a command that came after the attempt
         if shell is not None:
             self.move_soon = False
             for other in list(self.pool.shells.values()):
@@ -478,6 +478,7 @@ class Session:
                 ):
                     self.pool.forget(other)
             self.primary, self.has_standby, self.has_null_stdin = shell, False, False
+        if shell is not None or self.must_move:
             self._settle_idle()
         self.advance()
 

@@ -36,6 +36,7 @@ from tests.environments.engines import (
     ours,
 )
 from tests.programs import need, need_variable
+from tests.sizes import at_full_size
 
 pytestmark = pytest.mark.slow
 SECONDS = 60.0
@@ -172,7 +173,7 @@ def make_certificate(server: Path, kept: Path) -> None:
 @pytest.mark.parametrize(
     ("kept_at", "answer"),
     [
-        ("etc/pki/tls/certs/ca-bundle.crt", "verified"),  # Fedora
+        pytest.param("etc/pki/tls/certs/ca-bundle.crt", "verified", marks=pytest.mark.full),  # Fedora
         ("etc/ssl/cert.pem", "verified"),  # Alpine
         ("etc/elsewhere.pem", "CERTIFICATE_VERIFY_FAILED"),
     ],
@@ -438,7 +439,7 @@ async def test_a_damaged_runtime_is_refused_before_anything_starts(
     assert ours(engine) == []
 
 
-@pytest.mark.parametrize("user", [None, "1000"])
+@pytest.mark.parametrize("user", [*at_full_size(None), "1000"])
 async def test_long_output_is_kept_without_a_directory_for_it(
     engine: str, user: str | None
 ) -> None:

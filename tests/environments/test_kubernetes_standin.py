@@ -30,7 +30,9 @@ V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 SECONDS = 60.0
 
 
-@pytest.fixture(params=[(V5, V4), (V4,)], ids=["v5", "v4"])
+@pytest.fixture(
+    params=[pytest.param((V5, V4), id="v5"), pytest.param((V4,), id="v4", marks=pytest.mark.full)]
+)
 def protocols(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Standin, str]]:
     """A server that speaks both versions, and one before 1.30."""
     with standin(tmp_path, protocols=request.param) as server:

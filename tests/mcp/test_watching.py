@@ -22,10 +22,10 @@ from hermetic.mcp.client import Client as HermeticClient
 from hermetic.recordings.cast import CastWriter, Header
 from hermetic.recordings.store import Store
 from hermetic.registry.records import runtime_root
-from tests.mcp.clients import ERAS, answer, connected, eventually, in_process
+from tests.mcp.clients import ERAS, NEWEST, answer, connected, eventually, in_process
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", NEWEST)
 async def test_a_long_command_reports_its_output_as_it_comes(era: str, tmp_path: Path) -> None:
     seen: list[str] = []
     go = tmp_path / "go"
@@ -81,7 +81,7 @@ async def test_a_silent_command_gives_a_sign_of_life(monkeypatch: pytest.MonkeyP
     assert seen[0].startswith("running for ")
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", NEWEST)
 async def test_a_command_that_outlives_the_clients_patience_continues_as_a_process(
     era: str, tmp_path: Path
 ) -> None:
@@ -248,7 +248,7 @@ async def test_a_resource_of_another_task_opens_no_environment(tmp_path: Path) -
 
 
 @pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", NEWEST)
 async def test_a_recording_is_a_resource_of_the_client_whose_environment_it_shows(
     era: str, tmp_path: Path
 ) -> None:

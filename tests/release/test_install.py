@@ -109,6 +109,7 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
     works(install(f"{wheel}[serve]", tmp_path / "installed"), tmp_path)
 
 
+@pytest.mark.full
 def test_the_source_distribution_works_in_a_clean_environment_without_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,7 +94,7 @@ def test_the_echo_of_a_key_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_key_without_an_echo_is_waited_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(echo, "ECHO_SECONDS", 0.02)
+    monkeypatch.setattr(echo, "ECHO_SECONDS", 0.5)  # a poll yields the processor
     with opened() as terminal:
         terminal.hide()
         assert terminal.type(b"k") > 2

@@ -30,7 +30,7 @@ from tests.environments.engines import ask, need_engine
 from tests.environments.sshd import running as sshd_running
 from tests.programs import need, need_variable
 from tests.scenarios.living import is_alive, with_argument
-from tests.sizes import scale
+from tests.sizes import at_full_size, scale
 from tests.tracing import TRACER, held
 
 TASK = "stalls"
@@ -277,7 +277,7 @@ async def test_one_that_died_while_it_was_stalled_is_gone_for_its_callers() -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["local", "docker"])
+@pytest.mark.parametrize("kind", ["local", *at_full_size("docker")])
 async def test_one_that_does_not_answer_for_as_long_as_it_may_be_unattended_is_ended(
     kind: str,
 ) -> None:

@@ -23,6 +23,7 @@ from tests.cli.program import hermetic as program
 from tests.environments.engines import ask, need_engine
 from tests.programs import need_variable
 from tests.scenarios.living import is_alive
+from tests.sizes import at_full_size
 
 
 def damage(task: str) -> int:
@@ -68,7 +69,7 @@ async def test_a_damaged_record_of_a_living_environment_gives_no_second_one(kind
     assert os.listdir(runtime_root()) in ([], ["janitor"])
 
 
-@pytest.mark.parametrize("kind", ["local", "docker"])
+@pytest.mark.parametrize("kind", ["local", *at_full_size("docker")])
 async def test_a_missing_record_of_a_living_environment_gives_no_second_one(kind: str) -> None:
     """Its resident writes it again where it has seen it; else the environment is damaged."""
     options: dict[str, Any] = {}

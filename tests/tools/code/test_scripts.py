@@ -394,7 +394,7 @@ def place(kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["docker", "ssh", *at_full_size("apptainer")])
+@pytest.mark.parametrize("kind", ["docker", *at_full_size("ssh", "apptainer")])
 async def test_all_of_it_holds_elsewhere(
     kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -173,7 +173,9 @@ def make_certificate(server: Path, kept: Path) -> None:
 @pytest.mark.parametrize(
     ("kept_at", "answer"),
     [
-        pytest.param("etc/pki/tls/certs/ca-bundle.crt", "verified", marks=pytest.mark.full),  # Fedora
+        pytest.param(  # Fedora
+            "etc/pki/tls/certs/ca-bundle.crt", "verified", marks=pytest.mark.full
+        ),
         ("etc/ssl/cert.pem", "verified"),  # Alpine
         ("etc/elsewhere.pem", "CERTIFICATE_VERIFY_FAILED"),
     ],

@@ -90,6 +90,20 @@ async def test_an_entry_stays_as_long_as_something_of_it_runs() -> None:
         assert not is_alive(int(left.output))
 
 
+async def test_a_loop_that_was_left_is_not_taken_for_a_shell_that_is_being_forked() -> None:
+    async with hermetic.open("local", login=False) as environment:
+        left = await environment.run("(while :; do sleep 1; done &)")
+
+        async def fork_often(session: hermetic.Session) -> None:
+            for number in range(KEPT_COMMANDS):
+                await session.run(f"export N={number}")
+
+        sessions = [environment.session(str(number)) for number in range(8)]
+        await asyncio.gather(*map(fork_often, sessions))
+        assert left.log in {info.id for info in await environment.processes() if info.left}
+        await (await environment.process(left.log)).kill(grace=1)
+
+
 async def test_a_standby_is_not_taken_for_something_left() -> None:
     """It is forked from the shell after each command that changes state."""
     async with hermetic.open("local", login=False) as environment:

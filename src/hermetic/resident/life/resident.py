@@ -384,10 +384,11 @@ class Resident:
         self.retention.add(job)
 
     def _numbers_left(self) -> set[int]:
+        """The numbers of ended jobs that may have live processes."""
         try:
-            return set(leftover_counts(self))
-        except OSError:  # no descriptor available
-            return set()
+            return set(leftover_counts(self, with_forks=True))
+        except OSError:  # no descriptor available: the next look decides
+            return {job.number for job in self.jobs.values()}
 
     def forget(self, job: Job) -> None:
         """Drops an ended job and its output at its caller's request."""

@@ -79,15 +79,15 @@ class Retention:
         self.spool_bytes += sign * spool
 
 
-def leftover_counts(resident: Resident) -> dict[int, int]:
+def leftover_counts(resident: Resident, *, with_forks: bool = False) -> dict[int, int]:
     """Number of live processes of each ended job, by job number. Raises OSError without
     descriptors.
 
-    While a standby is being forked, forks of shells are not counted: one of them may be that
-    standby.
+    While a standby is being forked, forks of shells are counted only `with_forks`: one of them may
+    be that standby, any other is a process of a command.
     """
     known = set(resident.loop.children)
-    is_forking = resident.is_forking
+    is_forking = resident.is_forking and not with_forks
     parents = [os.getpid()]
     for session in resident.sessions.values():
         parents += session.pool.pids()

@@ -26,7 +26,9 @@ async def in_thread(call: Callable[[], T]) -> T:
         if done.done():
             return
         if error is not None:
-            done.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            # a future takes no StopIteration, as of `next` behind the last item
+            fits = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            done.set_exception(error if fits else RuntimeError(repr(error)))
         else:
             done.set_result(cast(T, result))
 

@@ -12,7 +12,7 @@ from hermetic.contract.environment import Isolation
 from hermetic.contract.verdict import LABELS, Label, Part, ShellState, Verdict
 from hermetic.policy.programs.carriers import judge_waiting
 from hermetic.policy.programs.table import rule
-from hermetic.policy.tables import names
+from hermetic.policy.tables import names, regex
 
 from .acts import Act
 from .budget import MAX_STEPS, Overflow
@@ -66,6 +66,9 @@ class Examined(msgspec.Struct, frozen=True):
     acts: tuple[Act, ...] = ()
 
 
+_ASKS = regex(
+    r"\bread\s+(?:-\w+\s+)*-\w*s\w*[^\n;|&]{0,30}(?:\[sudo\]|\bsudo\b|\broot\b)[^\n;|&]{0,20}(?i:passw)"
+)
 NOTHING_KNOWN = Surroundings()
 
 
@@ -100,6 +103,9 @@ def examine_command(
     if len(command) > MAX_CHARACTERS:
         return _too_large(command, around)
     found: list[Finding] = []
+    if asked := _ASKS.search(command):
+        reason = "asks a person for a password under another name"
+        found.append(Finding(DECEPTIVE, reason, asked.start(), asked.end(), asked[0]))
     if deceptive := deception_in(command):
         reason, at = deceptive
         seen = ascii(command[:200])[1:-1]

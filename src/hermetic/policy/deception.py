@@ -54,9 +54,28 @@ _TAGS = regex(
 )
 _INVISIBLE = regex(
     "[\u200b-\u200d\u2060-\u2064\ufeff]{6,}|(?:\xe2\x80[\x8b-\x8d]|\xe2\x81[\xa0-\xa4]|\xef\xbb\xbf){6,}"
+    "|[\x21-\x7e ](?:[\u200b\u2060-\u2064]|\xe2\x80\x8b|\xe2\x81[\xa0-\xa4])[\x21-\x7e ]"
 )
+_CYRILLIC = "(?:[\u0400-\u04ff]|[\xd0\xd1][\x80-\xbf])"
+_MIXED_BYTES = regex(f"[A-Za-z_]{_CYRILLIC}|{_CYRILLIC}[A-Za-z_]")
+_SOURCE = regex(
+    r"\.(py|[cm]?[jt]sx?|go|rs|c|h|cc|cpp|java|kt|rb|php|sh|bash|cs|swift|scala|exs?|lua|pl|tf|toml|lock)$"
+)
+# Blanks and brackets around a name, dots alone, an option, and blanks that are no blanks.
+_ODD_NAME = regex(
+    "^[ \t]|[\\w.][ \t]+$|^\\.{3,}$|^\\[.*\\]$|^-(rf?|fr?|-checkpoint|-rsh|-to-command)"
+    "|\u2800|\u3164|\xe2\xa0\x80|\xc2\xa0|\xe3\x85\xa4"
+)
+_FOR_AGENTS = regex(
+    r"(?i)/(claude|agents?|gemini|copilot-instructions|\.(cursor|windsurf|cline)rules|\.cursor/rules/.*)(\.mdc?)?$"
+)
+_UNTOLD = regex(
+    r"(?i)\b(silently|(do not|don't|never) (mention|tell|reveal|inform|disclose)|without (telling|informing|mentioning))\b"
+)
+_MARKUP = regex(r"<!--|\[//\]: #|<\w+[^>]*(style|hidden)")
 _ADDRESSED = regex(
-    r"(?is)<!--(?=[^>]*\b(ai|assistants?|agents?|llms?|copilot|claude|gpt|gemini|cursor)\b)"
+    r"(?is)(<!--|\[//\]: #|<\w+[^>]*(font-size:\s*0|display:\s*none|color:\s*(white|#fff)|opacity:\s*0|\bhidden)[^>]*>)"
+    r"(?=[^>]*\b(ai|assistants?|agents?|llms?|copilot|claude|gpt|gemini|cursor|system)\b)"
     r"[^>]*\b((do not|don't|never) (mention|tell|show)|ignore (all|any|previous|prior)"
     r"|without (asking|confirm\w*)|silently|curl|wget)\b"
 )
@@ -64,15 +83,28 @@ _ADDRESSED = regex(
 
 def deception_in_file(text: str) -> str:
     """What makes a written text, or the name of a file, deceptive; empty for nothing."""
-    if not text.isascii() and _TURNED.search(text):
-        return "text that is turned around"
-    if not text.isascii() and (_TAGS.search(text) or _INVISIBLE.search(text)):
-        return "text that nobody can see"
-    if "<!--" in text and _ADDRESSED.search(text):
+    if not text.isascii():
+        if _TURNED.search(text):
+            return "text that is turned around"
+        if _TAGS.search(text) or _INVISIBLE.search(text):
+            return "text that nobody can see"
+    if _MARKUP.search(text) and _ADDRESSED.search(text):
         return "instructions that a page does not show"
     is_control = "\x1b" in text or "\r" in text or "\b" in text
     if is_control and "\0" not in text and _OVERWRITES.search(text):
         return "control characters that change what a terminal shows"
+    return ""
+
+
+def deception_in_path(full: str, content: str) -> str:
+    """What makes a file deceptive by its name, or by what that name makes of its content."""
+    base = full.rpartition("/")[2]
+    if _ODD_NAME.search(base):
+        return "a name that looks or reads like another"
+    if _SOURCE.search(base) and not content.isascii() and _MIXED_BYTES.search(content):
+        return "a word of two alphabets that looks like another"
+    if _FOR_AGENTS.search(full) and _UNTOLD.search(content):
+        return "instructions that nobody is to be told of"
     return ""
 
 

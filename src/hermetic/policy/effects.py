@@ -11,7 +11,7 @@ from hermetic.policy.tables import names, regex
 from . import marks
 from .budget import copying
 from .call import Call
-from .deception import DECEPTIVE, deception_in_file
+from .deception import DECEPTIVE, deception_in_file, deception_in_path
 from .marks import DEVICE, ENDLESS, FILE, GLOBS, NET, SECRET, UNKNOWN, has_glob, is_known, shown
 from .paths import Place, below_home, classify, follow, is_env_file, is_secret, resolve
 from .protected import protect_ours
@@ -104,13 +104,10 @@ def hold(call: Call, full: str, content: str) -> None:
         call.report("use-everything-up", f"fills the disk without end: {shown(full)}", full)
 
 
-_BLANK_END = regex(r"[\w.][ \t]+(/|$)")
-
-
 def check_deception(call: Call, full: str, content: str = "") -> None:
     """Report a file whose name or content looks other than it is."""
     reason = deception_in_file(full) or deception_in_file(content)
-    reason = reason or ("a name that ends in a blank" if _BLANK_END.search(full) else "")
+    reason = reason or deception_in_path(full, content)
     if reason and classify(full, call.shell) != "null":  # a terminal is there to be moved in
         call.report(DECEPTIVE, f"writes {reason}: {shown(full)}")
 

@@ -132,7 +132,7 @@ def classify(path: str, shell: Shell) -> Place:
             return "history"
         if rest.startswith("/.") and _home_match(rest.strip("/"), _STARTUP):
             return "startup"
-        if rest.rpartition("/")[2] in _STARTUP_NAMES:
+        if rest.rpartition("/")[2] in _STARTUP_NAMES or rest.endswith(".pth"):
             return "startup"
         return "root" if rest.strip("/" + GLOBS) == "" and rest.startswith("/") else "unknown"
     if path == "/" or not path.strip("/" + GLOBS):

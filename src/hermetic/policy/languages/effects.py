@@ -47,6 +47,9 @@ _PUTS_IN = frozenset(
     ("replace", "replaceAll", "sub", "gsub", "insert", "preg_replace", "str_replace")
 )
 _ENGINE = re.compile(r"(?i)(/|%2f)(docker|podman|containerd|crio)\.sock")
+_UPLOADS = re.compile(
+    r"put|fast_?put|f?put_?(file|object)|upload\w*|send_?file|log_artifacts?", re.IGNORECASE
+)
 _THIS_FILE = ("__file__", "__filename", "__FILE__")
 
 
@@ -131,6 +134,7 @@ class Effects:
         if re.match(r"(https?|ftp)://", path):
             self.network = True
             check_address(self.call, path)
+            self.send([path])
             return NET
         return read(self.call, self.home(path))
 
@@ -250,12 +254,19 @@ class Effects:
         if (sends or row.send is None) and is_secret:
             self.report_sent()
         texts = [text_of(one) for one in [*made.args, *made.keywords.values()] if is_text(one)]
+        self.upload(made.last, texts)
         if any(_ENGINE.search(text) for text in texts):
             self.report("engine-socket", "speaks to the container engine, which owns the host")
         is_away = any("://" in text and not is_local(text) for text in texts)
         if is_away and (made.last in ("delete", "Delete") or "DELETE" in texts):
             self.report("cloud-destroys", "deletes something on another machine by HTTP")
         return "".join(read(self.call, text) for text in texts if text.startswith("file:"))
+
+    def upload(self, method: str, texts: list[str]) -> None:
+        """Judge files that a client of another machine is told to send by their names."""
+        paths = texts if _UPLOADS.fullmatch(method) else []
+        if any(SECRET in self.read(path) for path in paths if path[:1] in ("/", "~", ".")):
+            self.report_sent()
 
     def connect(self, found: list[Value]) -> None:
         """Judge the addresses among arguments; of a host and a port the host."""

@@ -5,7 +5,18 @@ from __future__ import annotations
 import re
 
 from hermetic.policy.effects import write
-from hermetic.policy.marks import DECODED, FILE, INPUT, LOCAL, NET, PIDS, SECRET, is_plain, marks_in
+from hermetic.policy.marks import (
+    DECODED,
+    FILE,
+    INPUT,
+    LOCAL,
+    NET,
+    PIDS,
+    SECRET,
+    TOKEN,
+    is_plain,
+    marks_in,
+)
 from hermetic.policy.network import is_local
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.table import TABLE
@@ -235,9 +246,10 @@ class Hooks(Evaluation):
             return Obj("socket" if is_socket else made.name, text=made.marks)
         self.socket = True
         self.connect(made.args if method in ("connect", "connect_ex", "sendto") else [])
-        if SECRET in marks_of(made.args) and re.match(
-            r"send|write|puts|print|end|fwrite|fputs|socket_", method
-        ):
+        given = marks_of(made.args)
+        is_name = "gethost" in method or "getaddrinfo" in method
+        sends = re.match(r"send|write|puts|print|end|fwrite|fputs|socket_", method)
+        if (SECRET in given and (sends or is_name)) or (TOKEN in given and is_name):
             self.report_sent()
         return Obj("net" if method == "makefile" else "socket", text=NET)
 
@@ -257,6 +269,7 @@ class Hooks(Evaluation):
         linked = [*made.args, *made.keywords.values()]
         if any(isinstance(one, Obj) and one.call.startswith("sqlite") for one in linked):
             return UNKNOWN
+        self.upload(method, [text_of(one) for one in linked if is_text(one)])
         if self.is_mocked or is_here(made.keywords):
             return Obj("mocked")
         if made.name.endswith("containers.list") and "filters" not in made.keywords:

@@ -38,6 +38,16 @@ _HARMFUL = regex(
 )
 
 
+def changes_users(tokens: list[Token]) -> bool:
+    """True for a script of a document database's shell that changes who may use it."""
+    return any(one.text in _USERS for one in tokens)
+
+
+_USERS = frozenset(
+    ("createUser", "grantRolesToUser", "updateUser", "createRole", "changeUserPassword")
+)
+
+
 def empties_database(tokens: list[Token]) -> bool:
     """True for a script of a document or key-value database's shell that deletes its content."""
     bare = "".join('""' if one.kind in ("string", "template") else one.text for one in tokens)

@@ -16,7 +16,7 @@ from hermetic.policy.tables import names, regex
 
 from .evaluation import ENVIRONMENT
 from .expressions import TooLarge
-from .other import empties_database, judge_strings
+from .other import changes_users, empties_database, judge_strings
 from .parser import Reader
 from .statements import TextReader
 from .tokens import Token, TooLong, tokens_of
@@ -82,6 +82,8 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
     if language in ("mongo", "redis"):
         if empties_database(tokens):
             reader.report("sql-destroys", "deletes a database's content")
+        if changes_users(tokens):
+            reader.report("sql-destroys", "changes who may use the database")
     elif language != "awk":
         judge_strings(call, tokens, language)
 

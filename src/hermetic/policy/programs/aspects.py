@@ -38,6 +38,7 @@ def judge_aspects(call: Call, row: Row) -> None:
             call.report("run-unknown", reason)
     report_all(call)
     report_code_url(call)
+    _deceptive_addresses(call)
     if row.has("console") and call.stdin and not call.options.operands:
         for line in call.stdin.splitlines():
             call.run([call.name, *line.split()], stdin="")
@@ -51,6 +52,22 @@ def judge_aspects(call: Call, row: Row) -> None:
         _sources(call)
     if (row.picks or row.has("loads")) and not _LOOKS.intersection(call.args[:2]):
         _downloads(call, row)
+
+
+_ADDRESS = regex(r"(?:^|[\s=+'\"(])\w+://([^\s/?#'\"]+)")
+# A name before `@` that is that of a host, a known host below another, letters of two alphabets, or their code.
+_LOOKALIKE = regex(
+    r"^[^@]*(\.(com|org|net|io|dev)|%2[fF])[^@]*@|\b(github|gitlab|google|googleapis|npmjs|pypi|githubusercontent|microsoft|amazonaws)"
+    r"\.(com|org)\.[\w.-]*\w|(^|\.)xn--|[A-Za-z](?:[\xd0\xd1][\x80-\xbf])|[\xd0\xd1][\x80-\xbf][A-Za-z]"
+)
+
+
+def _deceptive_addresses(call: Call) -> None:
+    """Report an address that looks like that of another machine."""
+    for arg in call.args if not call.row.has("data") or call.name in ("open", "xdg-open") else ():
+        for host in _ADDRESS.findall(arg) if "://" in arg else ():
+            if _LOOKALIKE.search(host):
+                call.report("deceptive-text", f"an address that looks like another: {shown(host)}")
 
 
 def _outputs(call: Call, row: Row) -> None:

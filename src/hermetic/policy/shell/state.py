@@ -27,6 +27,7 @@ SECRET_NAME = re.compile(
 )
 # Variables that name a tool by convention: unset, they stand for that tool.
 _TOOL_NAMES = dict(pair.split("=") for pair in TABLE.words("tools-by-variable"))
+_FILES = dict(pair.split("=") for pair in TABLE.words("files-by-variable"))
 # Variables whose value only the shell knows: a number, or any text.
 _NUMBERS = names("UID EUID RANDOM SECONDS LINENO BASHPID EPOCHSECONDS COLUMNS SRANDOM")
 _TEXTS = names("LANG TERM BASH_VERSION MACHTYPE HOSTTYPE")
@@ -238,6 +239,8 @@ class Shell:
             return _TOOL_NAMES.get(name, UNSET)
         if self.complete:
             return None
+        if name in _FILES:
+            return f"{self.home}/{_FILES[name]}"
         return TOKEN if SECRET_NAME.search(name) else None
 
     def is_set(self, name: str) -> bool:

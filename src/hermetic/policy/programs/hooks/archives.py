@@ -73,6 +73,8 @@ def judge_tar(call: Call) -> str | None:
     if options.has("O", "to-stdout"):
         return DECODED + source
     unpack(call, target, source)
+    for member in options.operands if target else ():
+        write(call.moved(target), member)
     return None
 
 

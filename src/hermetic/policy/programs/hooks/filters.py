@@ -35,6 +35,15 @@ _TR_CLASSES["[:alpha:]"] = _TR_CLASSES["[:upper:]"] + _TR_CLASSES["[:lower:]"]
 _TR_CLASSES["[:alnum:]"] = _TR_CLASSES["[:digit:]"] + _TR_CLASSES["[:alpha:]"]
 
 
+# Sequences by which a terminal fills the clipboard or hides what follows.
+_UNSEEN = regex("\x1b\\](?:52|1337);|\x1b\\[(?:[\\d;]*;)?8m")
+
+
+def _check_shown(call: Call, text: str) -> None:
+    if "\x1b" in text and _UNSEEN.search(text):
+        call.report("deceptive-text", "prints what a terminal does not show")
+
+
 def judge_echo(call: Call) -> str | None:
     """echo prints its arguments."""
     args = list(call.args)
@@ -46,6 +55,7 @@ def judge_echo(call: Call) -> str | None:
     text = " ".join(args)
     if escapes:
         text, cut = decode_backslashes(text, octal_needs_zero=True)
+        _check_shown(call, text)
         newline = "" if cut else newline
     return text + newline
 
@@ -62,6 +72,7 @@ def judge_printf(call: Call) -> str | None:
     if not args:
         return ""
     text = _format_printf(args[0], args[1:])
+    _check_shown(call, text)
     if variable is not None:
         Folder(call.machine, call.shell).set_named(variable, text)
         return ""

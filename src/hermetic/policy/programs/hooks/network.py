@@ -269,6 +269,12 @@ def check_settings(call: Call) -> list[tuple[str, str]]:
 
 def judge_ssh(call: Call) -> str | None:
     """ssh runs a command on another machine; some options run programs here or open ways in."""
+    if call.options.operands[1:] and call.options.operands[1].startswith(
+        "-"
+    ):  # options behind the host
+        host, *rest = call.options.operands
+        call = call.named(call.name, call.args[: len(call.args) - len(rest) - 1] + rest)
+        call.options.operands.insert(0, host)
     options, words = call.options, call.options.operands
     settings = check_settings(call)
     forwards = any(name in ("remoteforward", "tunnel") for name, _ in settings)

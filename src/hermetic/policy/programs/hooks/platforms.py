@@ -145,6 +145,9 @@ def copy_across(call: Call, rest: list[str]) -> str | None:
     if len(words) == 2:
         if ":" not in words[0].split("/")[0] and SECRET in read(call, words[0], tree=True):
             call.report(_ESCAPE, f"copies credentials into a container: {shown(words[0])}")
+        inside = words[0].partition(":")[2]
+        if inside.startswith("/") and is_secret(inside, call.shell):
+            call.report("read-secret", f"copies credentials out of a container: {shown(inside)}")
         if ":" not in words[1].split("/")[0]:
             write(call, words[1], tree=True)
     return None
@@ -220,6 +223,8 @@ def judge_kubectl(call: Call) -> str | None:
         check_manifests(call)
     if words[:1] == ["cp"]:
         copy_across(call, words[1:])
+    if words[:1] == ["run"] and "--" in call.args:
+        call.run(call.args[call.args.index("--") + 1 :], shell=call.shell.elsewhere())
     return judge_by_row(call) or LOCAL + "\n"
 
 

@@ -52,7 +52,9 @@ def judge_pkill(call: Call) -> str | None:
     options, picked = call.options, call.options.operands
     owner = options.has("t", *names("terminal u user U uid euid G group"))
     wide = (owner and not picked) or any(map(_is_wide, picked))
-    wide = wide or options.has("v", "inverse", "inverse-match")
+    wide = (
+        wide or options.value("P", "parent") == "1" or options.has("v", "inverse", "inverse-match")
+    )
     if call.name == "pgrep":
         return (PIDS if wide else LOCAL) + "\n"
     if options.has("l", "list", "V", "version", "h", "help") and not picked:

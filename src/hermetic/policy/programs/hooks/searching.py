@@ -169,9 +169,18 @@ def judge_ls(call: Call) -> str | None:
     return "".join(f"{name}\n" for name in shown)
 
 
+_INDEXES = names("locate plocate mlocate mdfind")
+
+
 def judge_fd(call: Call) -> str | None:
     """fd PATTERN ROOT prints what is below the root; -x COMMAND runs it on each match."""
-    found = [f"{root.rstrip('/')}/{marks.STAR}" for root in call.options.operands[1:] or ["."]]
+    pattern, *roots = [*call.options.operands, "", ""][:1] + call.options.operands[1:]
+    roots = ["/"] if call.name in _INDEXES else roots or ["."]
+    name = re.sub(r"^[\^*/]+|[$*]+$|\\", "", pattern)
+    name = name if re.fullmatch(r"[\w./-]+", name) else marks.STAR
+    found = [f"{root.rstrip('/')}/{marks.STAR * (root == '/')}/{name}" for root in roots]
+    if call.name in _INDEXES:
+        return "".join(f"{path}\n" for path in found)
     command = [word for word in call.options.rest if word not in (";", "\\;")]
     for path in found[:4] if command else ():
         filled = [part.replace("{}", path) for part in command]

@@ -158,6 +158,9 @@ def _awk_program(call: Call, program: str, given: dict[str, str]) -> None:
             write(call, path)
     for path in re.findall(r'getline\s*\w*\s*<\s*"((?:[^"\\]|\\.)*)"', program):
         read(call, path)
+    if _WRITTEN.search(program):
+        text = decode_backslashes("".join(strings), octal_needs_zero=False)[0]
+        check_deception(call, resolve("awk", call.shell), text)
     loops = re.search(r"(while\s*\(\s*1\s*\)|for\s*\(\s*;\s*;\s*\))[^}]*system\s*\(", bare)
     if loops and "&" in "".join(strings):
         call.report("fork-bomb", "starts processes again and again without end")

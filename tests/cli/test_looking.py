@@ -1,6 +1,7 @@
 """`ps`, `logs`, `kill`, `envs` and `rm` see what other processes opened."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,6 +9,8 @@ import pytest
 
 import hermetic
 from hermetic.cli.manage import list_environments, state_of
+from hermetic.contract.errors import EnvironmentUnavailable
+from hermetic.fleet.opening import attach_environment
 from tests.cli.program import as_json, running
 from tests.cli.program import hermetic as program
 
@@ -236,3 +239,36 @@ async def test_an_environment_whose_engine_does_not_answer_is_alive_with_an_unkn
         assert seen.disk is None
         assert state_of(seen) == "alive"
         await env.close(remove=True)
+
+
+@pytest.mark.parametrize(
+    "words", ["envs", "ps", "inspect looked-at", "completion --names processes"]
+)
+async def test_who_only_looks_prolongs_no_lease(words: str) -> None:
+    await (await hermetic.open("local", task="looked-at", lease=0.5)).close()
+    observer = await attach_environment("looked-at", observes=True)
+
+    async def look() -> None:
+        while True:
+            await call(*words.split())
+
+    looking = asyncio.create_task(look())
+    async with asyncio.timeout(30):
+        with contextlib.suppress(EnvironmentUnavailable):
+            async for _ in observer.events():
+                pass
+    looking.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await looking
+    await observer.close()
+
+
+async def test_events_end_with_an_environment_that_no_client_uses() -> None:
+    await (await hermetic.open("local", task="followed", lease=0.5)).close()
+    assert await call("events", "--in", "followed") == (0, "followed  gone\n", "")
+
+
+async def test_envs_counts_the_clients_that_use_an_environment() -> None:
+    async with opened("counted") as environment:
+        (row,) = await asyncio.to_thread(as_json, "envs")
+        assert (row["task"], row["info"]["clients"]) == (environment.task, 1)

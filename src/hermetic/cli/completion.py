@@ -91,7 +91,7 @@ async def _names(which: str) -> list[str]:
     if which != "processes":
         found = [record.task or record.id for record in Records(runtime_root()).all()]
     if which != "tasks":
-        async with attached() as environments:
+        async with attached(observes=True) as environments:
             listed = await asyncio.gather(*map(processes_of, environments))
         found += [process.info.id for processes in listed for process in processes]
     return [

@@ -48,11 +48,18 @@ TASKS = "names [TASK…]  a task, an id, or the start of an id"
 
 
 @asynccontextmanager
-async def attached(wanted: str | None = None) -> AsyncIterator[list[KnownEnvironment]]:
-    """Attaches to every recorded environment, or to the wanted one; releases them at the end."""
+async def attached(
+    wanted: str | None = None, *, observes: bool = False
+) -> AsyncIterator[list[KnownEnvironment]]:
+    """Attaches to every recorded environment, or to the wanted one; releases them at the end.
+
+    A command that only looks `observes`: it prolongs no lease.
+    """
     records = Records(runtime_root())
     chosen = records.all() if wanted is None else [find_record(records, wanted)]
-    environments = await asyncio.gather(*map(attach_known, chosen))
+    environments = await asyncio.gather(
+        *(attach_known(record, observes=observes) for record in chosen)
+    )
     try:
         yield environments
     finally:

@@ -55,7 +55,7 @@ MOST_SHOWN = 200  # characters of a line
 @interruptible
 async def _ps(arguments: argparse.Namespace, _: Interrupts) -> int:
     """Prints the processes, and on stderr why an environment could not be queried."""
-    async with attached(arguments.within) as environments:
+    async with attached(arguments.within, observes=True) as environments:
         listed = await asyncio.gather(*map(processes_of, environments))
     found = [one for listing in listed for one in listing]
     chosen = [one for one in found if arguments.all or one.info.is_running]
@@ -107,7 +107,7 @@ async def _envs(arguments: argparse.Namespace, _: Interrupts) -> int:
 
 async def list_environments() -> list[EnvironmentRow]:
     """Every recorded environment, queried concurrently."""
-    async with attached() as environments:
+    async with attached(observes=True) as environments:
         return list(await asyncio.gather(*map(_query, environments)))
 
 
@@ -135,8 +135,7 @@ def _environment_row(seen: EnvironmentRow) -> tuple[str, ...]:
     if info is None:
         return (*known, *"-----")
     used = ("-" if amount is None else size(amount) for amount in (info.rss, seen.disk))
-    # This command is attached too.
-    return (*known, str(info.processes), str(max(0, info.clients - 1)), *used, span(info.lease))
+    return (*known, str(info.processes), str(info.clients), *used, span(info.lease))
 
 
 def _environment_data(seen: EnvironmentRow) -> dict[str, object]:

@@ -56,7 +56,7 @@ async def _inspect(arguments: argparse.Namespace, _: Interrupts) -> int:
 
 
 async def _describe(within: str | None, name: str) -> object:
-    async with attached(within) as environments:
+    async with attached(within, observes=True) as environments:
         try:
             found = await find_process(environments, name)
         except UnknownProcess:
@@ -93,7 +93,10 @@ async def _describe_environment(known: KnownEnvironment) -> object:
 @interruptible
 async def _events(arguments: argparse.Namespace, _: Interrupts) -> int:
     """Prints events until Ctrl-C or the end of the environments."""
-    async with attached(arguments.within) as environments, asyncio.TaskGroup() as group:
+    async with (
+        attached(arguments.within, observes=True) as environments,
+        asyncio.TaskGroup() as group,
+    ):
         for known in environments:
             if known.environment is not None:
                 group.create_task(_print_from(known, known.environment.events(), arguments.json))

@@ -2,6 +2,7 @@
 what is wrong.
 """
 
+import json
 import shlex
 import subprocess
 from pathlib import Path
@@ -85,3 +86,11 @@ def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
     assert done.stderr == (
         b"hermetic: the current directory is gone; change to one that exists, or give the option cwd as a whole path\n"
     )
+
+
+def test_settings_and_the_doctor_need_no_current_directory(tmp_path: Path) -> None:
+    done = shell("mkdir gone; cd gone; rmdir ../gone; hermetic config", tmp_path)
+    assert (done.stdout.startswith(b"SETTING"), done.stderr) == (True, b"")
+    done = shell("mkdir gone; cd gone; rmdir ../gone; hermetic doctor --json", tmp_path)
+    (local,) = [check for check in json.loads(done.stdout) if check["name"] == "local"]
+    assert local["found"].startswith("the current directory is gone")

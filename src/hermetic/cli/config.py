@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from hermetic.cli.command import JSON, Command, options
+from hermetic.cli.opening import current_directory
 from hermetic.cli.report import one_line, print_json, print_table
 from hermetic.config.loading import load
 from hermetic.config.settings import SECTIONS, Settings
@@ -26,7 +27,7 @@ def _config(given: argparse.Namespace) -> int:
         raise InvalidArgument(
             f"there is no directory {given.directory}; name one that exists", argument="directory"
         )
-    settings = load(given.directory)
+    settings = load(given.directory or current_directory())
     listed = _listed(settings)
     if given.json:
         sources = {name: settings.places.get(name) for name in listed}

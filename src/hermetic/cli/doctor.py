@@ -15,6 +15,7 @@ from typing import Literal
 from hermetic.cli.colours import shown_state
 from hermetic.cli.command import FAILED, JSON, Command, options
 from hermetic.cli.extras import PURPOSES, Extra, extras
+from hermetic.cli.opening import current_directory
 from hermetic.cli.report import one_line, print_json
 from hermetic.config import load
 from hermetic.contract.environment import Finding
@@ -181,7 +182,7 @@ async def _kind(kind: str) -> Check:
 def _web() -> Check:
     """Which web tools can be used, by the settings; nothing is fetched."""
     try:
-        web = Web(load().web, os.environ)
+        web = Web(load(current_directory()).web, os.environ)
     except ConfigError as error:
         return _failed("web", error)
     missing = {"web_search": web.search_missing(), "web_extract": web.extract_missing()}

@@ -50,6 +50,19 @@ async def test_a_task_without_an_environment_is_held_before_it_has_one(tmp_path:
         assert (await box.terminal("true"))["exit_code"] == 0
 
 
+async def test_a_release_of_a_name_that_nothing_has_is_reported(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        await box.terminal("true", task="web")
+        assert (await command_line("stop", "--all"))[0] == 0
+        assert (await command_line("release", "wbe"))[::2] == (0, "")  # all were held
+        assert (await command_line("release"))[0] == 0
+        code, said, problem = await command_line("release", "wbe", "web")
+        assert (code, said) == (1, "web: 0 processes go on\n")
+        assert problem.startswith(
+            "hermetic: wbe has no environment and was not held; did you mean web?"
+        )
+
+
 async def test_what_to_stop_has_to_be_named() -> None:
     code, _, problem = await command_line("stop")
     assert (code, "name the tasks to stop, or give --all" in problem) == (2, True)

@@ -2,12 +2,22 @@
 
 import argparse
 
-from hermetic.cli.command import BAD_USAGE, FAILED, JSON, Command, options, report_error, takes
+from hermetic.cli.command import (
+    BAD_USAGE,
+    FAILED,
+    JSON,
+    Command,
+    did_you_mean,
+    options,
+    report_error,
+    takes,
+)
 from hermetic.cli.interrupts import Interrupts, interruptible
 from hermetic.cli.lookup import TASKS, find_record
 from hermetic.cli.report import one_line, print_json, user_name
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.fleet.stopping import Stopped, release, stop
+from hermetic.registry.holds import ALL, holds
 from hermetic.registry.records import Records, id_for_task, is_id, runtime_root
 
 _NAMES = options("--all  every environment of this user, also those opened later", JSON, TASKS)
@@ -37,8 +47,17 @@ async def _release(arguments: argparse.Namespace, _: Interrupts) -> int:
     if arguments.names and arguments.all:
         return report_error("name the tasks to release, or give --all", BAD_USAGE)
     records = Records(runtime_root())
-    ids = [_id(records, name) for name in arguments.names] or None
-    return _report(await release(records, ids), "go on", "", arguments.json)
+    ids = {_id(records, name): name for name in arguments.names}
+    held = {hold.environment for hold in holds()}
+    done = await release(records, [*ids] or None)
+    known = held | {one.environment for one in done}
+    code = _report(done, "go on", "", arguments.json)
+    for name in [name for id, name in ids.items() if not known & {id, ALL}]:
+        near = did_you_mean(name, [record.task or record.id for record in records.all()])
+        code = report_error(
+            f"{name} has no environment and was not held; {near}`hermetic envs` lists them", FAILED
+        )
+    return code
 
 
 def _id(records: Records, name: str) -> str:

@@ -166,6 +166,18 @@ def test_nothing_is_left_when_it_is_killed() -> None:
     hermetic("rm", "--all")
 
 
+def test_the_loss_of_the_environment_is_told_once() -> None:
+    with running("run", "--task", "lost", "--", "echo up; sleep 30") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"up\n"
+        (environment,) = as_json("envs")
+        os.kill(environment["info"]["pid"], signal.SIGKILL)
+        told = process.stderr.read()
+        assert (process.wait(20), told.count(b"the connection ended")) == (125, 1)
+        assert told.endswith(b"; open a new one\n")
+
+
 def test_a_timeout_ends_the_tree_and_has_its_code() -> None:
     mark = new_mark()
     for more in ((), ("--separate",)):

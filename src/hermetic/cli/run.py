@@ -367,7 +367,11 @@ async def run_in_session(
         if not is_streamed:
             dropped = await _copy_streams(environment, result, interrupts)
         _report_timeout(result.ending)
-    lost = (str(result.ending),) if isinstance(result.ending, Lost) else ()
+    lost: tuple[str, ...] = ()
+    if isinstance(result.ending, Lost) and not any(
+        result.ending.reason in note for note in result.notes
+    ):
+        lost = (str(result.ending),)
     return result.exit_code, (*lost, *result.notes, *_report_dropped(dropped))
 
 

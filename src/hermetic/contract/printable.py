@@ -4,6 +4,7 @@ Text that comes from an environment, a task's name or a command passes through h
 sees it.
 """
 
+import os
 import unicodedata
 
 _KEPT = ("\n", "\t")
@@ -62,3 +63,11 @@ def one_line(text: str, most: int = 200) -> str:
         char if is_printable(char) else _IN_LINE.get(char, "�") for char in text[: most + 1]
     )
     return plain if len(plain) <= most else plain[: most - 1] + "…"
+
+
+def os_error_text(error: OSError) -> str:
+    """The path and the reason of an error of the system, without its number."""
+    if error.strerror is None:
+        return str(error)
+    named = isinstance(error.filename, str | bytes)
+    return f"{os.fsdecode(error.filename)}: {error.strerror}" if named else error.strerror

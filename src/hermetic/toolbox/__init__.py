@@ -19,6 +19,7 @@ import msgspec
 from hermetic.contract import errors
 from hermetic.contract.concurrency import in_thread
 from hermetic.contract.notice import read_wishes
+from hermetic.contract.printable import os_error_text
 from hermetic.contract.tool import DEFAULT_TASK, Interrupted
 from hermetic.environments import catalog
 from hermetic.resident.lazy import Lazy, is_loaded, load
@@ -210,7 +211,9 @@ class Toolbox:
             return _failed("interrupted by the user before anything was done", "interrupted") | {
                 "exit_code": 130
             }
-        if isinstance(error, errors.ExecutionError | OSError):
+        if isinstance(error, OSError):
+            return _failed(os_error_text(error))
+        if isinstance(error, errors.ExecutionError):
             return _failed(str(error))
         _log.error("the tool %s failed", tool.name, exc_info=error)
         return _failed(f"the tool {tool.name} failed: {type(error).__name__}: {error}")

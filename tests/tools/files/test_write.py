@@ -22,6 +22,19 @@ async def test_a_file_is_written_and_told_of(tmp_path: Path) -> None:
         assert (tmp_path / "a/b").read_bytes() == "grün\n".encode()
 
 
+async def test_an_error_of_the_system_names_the_file_and_no_number(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x\n")
+    async with opened(tmp_path) as box:
+        for call in (
+            box.call("write_file", path="f/x", content="1"),
+            box.call("read_file", path="f/x"),
+            box.call("patch", path="f/x", old_string="a", new_string="b"),
+        ):
+            assert (await call)["error"] == f"{tmp_path}/f/x: Not a directory"
+        answer = await box.call("patch", path="nope", old_string="a", new_string="b")
+        assert answer["error"].startswith("nope: there is no such file; look for")
+
+
 @pytest.mark.parametrize(
     ("old", "given", "new"),
     [

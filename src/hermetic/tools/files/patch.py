@@ -10,6 +10,7 @@ import msgspec
 from hermetic.contract.edits import Change
 from hermetic.contract.errors import EditRefused, FileChanged, InvalidArgument, NotPermitted
 from hermetic.contract.limits import PATCH_MISSES, REMEMBERED_FILES
+from hermetic.contract.printable import os_error_text
 from hermetic.contract.tool import Fields, Tool, about
 from hermetic.session.environment import Environment
 from hermetic.tools.base.task import Recent, Task
@@ -94,8 +95,10 @@ class PatchTool:
                 if await self._is_hidden(environment, named):
                     return self._refused(task, error, UNFIT.format(reason=error.reason), *named)
                 return self._refused(task, error, task.show(str(error), _reading(named)), *named)
-            except (OSError, FileChanged) as error:
+            except FileChanged as error:
                 return {"success": False, "error": str(error)}
+            except OSError as error:
+                return {"success": False, "error": os_error_text(error)}
             for written in done.written:
                 system = self._memory.system_of(environment)
                 self._memory.wrote(task.id, system, written.path, written.signature)

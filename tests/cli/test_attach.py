@@ -6,13 +6,16 @@ import fcntl
 import os
 import struct
 import subprocess
+import tempfile
 import termios
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import IO
 
 import pytest
 
 import hermetic
+from hermetic.cli.command import INTERRUPTED
 from hermetic.cli.report import user_name
 from hermetic.contract.errors import Driven
 from hermetic.session.terminal import as_terminal
@@ -23,14 +26,16 @@ from tests.cli.program import COMMAND, running
 class Terminal:
     """A terminal with a program on it."""
 
-    def __init__(self, words: tuple[str, ...], rows: int, cols: int) -> None:
+    def __init__(
+        self, words: tuple[str, ...], rows: int, cols: int, errors: IO[bytes] | None
+    ) -> None:
         self.master, slave = os.openpty()
         self.resize(rows, cols)
         self.process = subprocess.Popen(
             [*COMMAND, *words],
             stdin=slave,
             stdout=slave,
-            stderr=slave,
+            stderr=slave if errors is None else errors,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
@@ -65,14 +70,22 @@ class Terminal:
     def type(self, data: bytes) -> None:
         os.write(self.master, data)
 
+    def hang_up(self) -> None:
+        """Closes the terminal, as its window does."""
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, self.master)
+        os.close(null)
+
     async def left(self) -> int:
         """The program's exit code."""
         return await asyncio.to_thread(self.process.wait, 20)
 
 
 @contextmanager
-def terminal(*words: str, rows: int = 24, cols: int = 80) -> Iterator[Terminal]:
-    shown = Terminal(words, rows, cols)
+def terminal(
+    *words: str, rows: int = 24, cols: int = 80, errors: IO[bytes] | None = None
+) -> Iterator[Terminal]:
+    shown = Terminal(words, rows, cols, errors)
     try:
         yield shown
     finally:
@@ -202,6 +215,22 @@ async def test_the_terminal_is_as_before_afterwards() -> None:
             shown.type(b"\x1d")
             assert await shown.left() == 0
             assert termios.tcgetattr(shown.master) == before
+
+
+@pytest.mark.parametrize("words", [("attach", "shown"), ("shell",)])
+async def test_a_closed_terminal_ends_it_like_ctrl_c(words: tuple[str, ...]) -> None:
+    async with started("echo up; sleep 300", pty=True) as process:
+        with (
+            tempfile.TemporaryFile() as errors,
+            terminal(*words, errors=errors) as shown,
+        ):
+            shown.type(b"echo u$((1))\r")
+            await shown.until(b"u1" if words == ("shell",) else b"up")
+            shown.hang_up()
+            assert await shown.left() == INTERRUPTED
+            errors.seek(0)
+            assert b"Traceback" not in errors.read()
+        assert (await process.status()).ending is None
 
 
 async def test_a_process_on_pipes_gets_lines_and_the_end_of_input() -> None:

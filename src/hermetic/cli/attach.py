@@ -233,8 +233,9 @@ def _raw_terminal(can_detach: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(STDIN, termios.TCSADRAIN, earlier)
-        sys.stderr.write("\n")
+        with suppress(OSError, termios.error):  # the terminal is gone
+            termios.tcsetattr(STDIN, termios.TCSADRAIN, earlier)
+            sys.stderr.write("\n")
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import hermetic.blocking
 from tests.environments.ordinary_user import OrdinaryUser
 from tests.programs import need, need_root
 
@@ -73,3 +74,12 @@ def test_a_program_that_cannot_start_has_bashs_code() -> None:
         ]
     finally:
         shutil.rmtree(home)
+
+
+def test_a_script_that_names_no_interpreter_is_refused_without_its_name(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!")
+    script.chmod(0o755)
+    with hermetic.blocking.open("local") as env:
+        refused = env.run([str(script)])
+    assert (refused.exit_code, refused.output) == (126, f"hermetic: {script}: Permission denied\n")

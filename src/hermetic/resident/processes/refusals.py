@@ -43,7 +43,7 @@ def refusal(
         return NOT_FOUND, f"{program}: {missing if is_there else reason}"
     if error.errno == errno.EACCES and os.path.isdir(program):
         reason = os.strerror(errno.EISDIR)
-    elif error.errno == errno.EACCES and is_there and os.access(program, os.X_OK):
+    elif error.errno == errno.EACCES and interpreter and os.access(program, os.X_OK):
         reason = f"its interpreter {interpreter}: {reason}"
     elif error.errno == errno.ENOEXEC and line.isprintable():
         reason += "; without a line #! it needs its interpreter as a word before it"

@@ -9,11 +9,12 @@ from hermetic.policy.tables import names, regex
 
 from .call import Call, program_name
 from .marks import is_known, shown
-from .network import check_address, is_local
+from .network import check_address, host_of, is_local
 from .programs.table import TABLE, Entry, alternatives, pattern
 
 _COMMANDS = frozenset(TABLE.words("command-variables"))
-_KNOWN = "|".join((*TABLE.words("registries"), *map(re.escape, TABLE.words("forges"))))
+_FORGES = TABLE.words("forges")
+_KNOWN = "|".join((*TABLE.words("registries"), *map(re.escape, _FORGES)))
 _REGISTRY = regex(rf"https?://([^/@\s]*@)?([\w-]+\.)*({_KNOWN})(?=[^\w.-]|$)")
 _TRUST, _SERVER = map(alternatives, ("trust-variables", "server-variables"))
 SESSION_ARRAY = "__h"  # holds what a session's shell evaluates next
@@ -25,6 +26,12 @@ _INTERPRETERS = names("sh bash zsh python python3 perl ruby node curl wget nc")
 def is_known_registry(url: str) -> bool:
     """True for a package registry or a forge everybody uses, or one on this machine."""
     return bool(_REGISTRY.match(url)) or is_local(url)
+
+
+def is_foreign(url: str) -> bool:
+    """True for a repository's address that is at none of the hosts everybody uses."""
+    is_address = "://" in url and not url.startswith("file:")
+    return is_address and not is_local(url) and not host_of(url).endswith(_FORGES)
 
 
 def import_function(call: Call, name: str, value: str) -> Call:

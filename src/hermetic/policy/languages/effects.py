@@ -127,6 +127,11 @@ class Effects:
     def imported(self, module: str) -> None:
         """Note what a module that is imported says about the text."""
         self.serves = self.serves or module.startswith(_SERVERS)
+        held = self.call.shell.files.get(
+            resolve(module.replace(".", "/") + ".py", self.call.shell), ""
+        )
+        if NET in held:
+            self.report("run-download", "imports a module that another machine sent")
         self.is_mocked = self.is_mocked or module.startswith(_MOCKS)
 
     def read(self, path: str) -> str:

@@ -102,11 +102,12 @@ _CONNECTS = regex(r"(?i)(socket|gen_tcp|tcp(client|stream)|connect|dial)")
 
 # Names by which a script installs a package, or takes code, from an address.
 _INSTALLS = regex(
-    r"(?i)(install(_?(url|git|packages?))?|use_dep|git/url|grab\w*|packagespec|add-libs|quickload|repository|resolvers|importfile)"
+    r"(?i)(install(_?(url|git|packages?))?|add|develop|use_dep|git/url|grab\w*|packagespec|add-libs|quickload|repository|resolvers|importfile)"
 )
 
 
-_INLINE = regex("gemfile")
+_INLINE = {"perl": regex("install"), "ruby": regex("gemfile")}
+_NONE = regex(r"(?!)")
 _SHELL = regex(r"(/\S*/)?(ba|z|da|k)?sh")
 _ENDS = frozenset((")", "]", "}", ";", "."))
 
@@ -209,7 +210,7 @@ def judge_strings(call: Call, tokens: list[Token], language: str) -> None:
     if any(map(_SPEAKS.search, words)) and names_secret(call, tokens):
         call.report("send-secret", "sends credentials to another machine")
     _judge_data(call, tokens, language)
-    installs = _INSTALLS if language not in LANGUAGES else _INLINE
+    installs = _INSTALLS if language not in LANGUAGES else _INLINE.get(language, _NONE)
     begun = [
         at for at, one in enumerate(tokens) if installs.fullmatch(one.text.rpartition("::")[2])
     ]

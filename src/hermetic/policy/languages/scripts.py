@@ -70,7 +70,7 @@ def judge_code(call: Call, text: str, language: str, *, depth: int = 0) -> None:
         text = re.sub(r"""\[\s*(["'])(\w+)\1\s*\]\s*(?=[\[.(])""", r".\2", text)
     dialect = _DIALECTS.get(language, language)
     if dialect == "javascript":
-        text = _IMPORT.sub(_required, text)
+        text = re.sub(r"""\bimport\s*(["']https?://)""", r"import(\1", _IMPORT.sub(_required, text))
     try:
         tokens = tokens_of(text, dialect)
         reader = _ScriptReader(call, dialect, depth, text)

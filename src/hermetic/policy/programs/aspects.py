@@ -52,6 +52,8 @@ def judge_aspects(call: Call, row: Row) -> None:
         _sources(call)
     if (row.picks or row.has("loads")) and not _LOOKS.intersection(call.args[:2]):
         _downloads(call, row)
+        _foreign_code(call, row)
+    take_patch(call)
 
 
 _ADDRESS = regex(r"(?:^|[\s=+'\"(])\w+://([^\s/?#'\"]+)")
@@ -170,6 +172,22 @@ def _downloads(call: Call, row: Row) -> None:
             reason = f"runs or installs a file that was just downloaded: {shown(path)}"
             call.report("run-download", reason)
             return
+
+
+def _foreign_code(call: Call, row: Row) -> None:
+    """Report a tool that runs what a directory holds, where that is code of a stranger."""
+    here = f"{resolve('.', call.shell)}/"
+    is_foreign = any(here.startswith(f"{one}/") for one in call.shell.foreign)
+    if row.picks and call.name != "git" and is_foreign:
+        call.report("run-download", "runs code of a repository that nobody has vouched for")
+
+
+def take_patch(call: Call) -> None:
+    """Note that a program puts changes of another machine into the current directory."""
+    if call.row.has("patches"):
+        held = (call.shell.files.get(resolve(arg, call.shell), "") for arg in call.args)
+        if NET in "".join([call.stdin or "", *held]):
+            call.shell.foreign.add(resolve(".", call.shell))
 
 
 def exact_output(call: Call, row: Row, output: str | None) -> str | None:

@@ -12,10 +12,9 @@ from hermetic.policy.call import Call
 from hermetic.policy.dynamic_code import execute, run_code
 from hermetic.policy.languages.settings import settings_in
 from hermetic.policy.marks import SECRET, TOKEN, is_known, shown
-from hermetic.policy.network import host_of, is_local
 from hermetic.policy.paths import resolve
 from hermetic.policy.tables import regex
-from hermetic.policy.variables import is_known_registry, judge_variable
+from hermetic.policy.variables import is_foreign, is_known_registry, judge_variable
 
 from .generic import is_worth_trying
 from .table import TABLE, Row, alternatives, pattern
@@ -30,7 +29,6 @@ _COMMANDS, _PROGRAMS, _ARGUMENTS, _PLACES, _REGISTRIES = map(
     alternatives,
     ("command-keys", "program-keys", "argument-keys", "directory-keys", "registry-keys"),
 )
-_FORGES = TABLE.words("forges")
 # Texts for people, descriptions of containers and tables; and hooks of programs that read what they are given
 # themselves, or hand it to other machines.
 _PROSE = regex(
@@ -162,7 +160,7 @@ def judge_settings(call: Call, text: str) -> None:
     program = ""
     for keys, values in found:
         key = keys[-1].rpartition(".")[2] if keys else ""
-        if key == "repo" and is_foreign_repository(values[0]):
+        if key == "repo" and is_foreign(values[0]):
             call.report("run-download", f"runs what a repository holds: {shown(values[0])}")
         above = (keys[:at] for at in range(len(keys), -1, -1))
         here = call.moved(next((places[one] for one in above if one in places), None))
@@ -186,11 +184,6 @@ def starts_itself(program: str, task: str, code: str) -> bool:
     """True for the code of a task that starts the same task beside itself."""
     again = rf"(?<![\w-]){re.escape(program)}\b\s+(?:run\s+|-\S+\s+)*{re.escape(task)}\b[^&|;\n]*(?:&(?!&)|\|(?!\|))"
     return bool(task) and re.search(again, code) is not None
-
-
-def is_foreign_repository(url: str) -> bool:
-    """True for an address that is at none of the hosts everybody uses."""
-    return "://" in url and not is_local(url) and not host_of(url).endswith(_FORGES)
 
 
 def _try_words(call: Call, words: list[str]) -> None:

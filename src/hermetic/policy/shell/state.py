@@ -103,6 +103,7 @@ class Shell:
         # files with their content that were judged as code
         self.judged: set[tuple[str, str]] = set()
         self.fetched: set[str] = set()  # directories that came from another machine
+        self.foreign: set[str] = set()  # directories with code that nobody has vouched for
         self.descriptors: dict[str, str] = {}  # number → the path or address it is open on
         self.remote = False  # runs on another machine, where nothing is a workspace
         self.host = True

@@ -15,10 +15,12 @@ from hermetic.policy.marks import LOCAL, NET, SECRET, UNSET, is_plain, shown
 from hermetic.policy.network import check_sent, host_of, is_local
 from hermetic.policy.options import Options, parse_options
 from hermetic.policy.paths import is_env_file, resolve
+from hermetic.policy.programs.aspects import take_patch
 from hermetic.policy.programs.hooks.network import judge_server
 from hermetic.policy.programs.interpret import is_dry, judge_by_row, matched
 from hermetic.policy.programs.table import TABLE, alternatives
 from hermetic.policy.tables import names, regex
+from hermetic.policy.variables import is_foreign
 
 _CONFIG = "git-config-code"
 _UNDO = "git-local-undo"
@@ -61,6 +63,7 @@ _DIRECTORIES = ("git-dir", "work-tree", "namespace", "super-prefix")
 
 
 def _judge_verb(call: Call, verb: str, rest: list[str]) -> str | None:
+    take_patch(call)
     if call.name in TABLE:
         own = globals().get(f"judge_{call.row.hook}", judge_by_row)
         judge: Judge = judge_server if call.row.hook == "server" else own
@@ -281,6 +284,8 @@ def judge_git_clone(call: Call) -> None:
         call.report(_CONFIG, "takes hooks from another place")
     if call.name == "git-remote" and words[:1] == ["add"] and words[1:2] != ["origin"]:
         call.shell.git_aliases[_REMOTE + "".join(words[1:2])] = "".join(words[2:3])
+    if call.name in ("git-pull", "git-fetch") and is_foreign("".join(words[:1])):
+        call.shell.foreign.add(resolve(".", call.shell))
     if call.name != "git-clone" or not words:
         return
     url, *targets = words
@@ -291,6 +296,8 @@ def judge_git_clone(call: Call) -> None:
         call.shell.files.pop(target, None)
     if _URL.match(url) and not is_local(url):
         call.shell.fetched.add(target)
+    if is_foreign(url):
+        call.shell.foreign.add(target)
 
 
 def judge_git_rev_parse(call: Call) -> str | None:

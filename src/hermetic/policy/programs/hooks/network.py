@@ -12,7 +12,7 @@ from hermetic.policy.dynamic_code import run_code, run_program
 from hermetic.policy.effects import read, write
 from hermetic.policy.languages.sql import destruction
 from hermetic.policy.marks import LOCAL, NET, SECRET, TOKEN, UNSET, is_known, literal_globs, shown
-from hermetic.policy.network import check_address, check_sent, check_served, is_local
+from hermetic.policy.network import check_address, check_sent, check_served, host_of, is_local
 from hermetic.policy.options import Options, dashed
 from hermetic.policy.paths import is_env_file, is_secret, resolve
 from hermetic.policy.programs.table import alternatives
@@ -75,6 +75,8 @@ def _saved(call: Call, urls: list[str], held: str) -> str:
     for path in targets:
         if path != "-":
             write(call, f"{folder}/{path}" if folder else path, content=content)
+    if row.has("saves") and options.has("r", "recursive", "m", "mirror"):
+        call.shell.fetched.update(resolve(host_of(url), call.shell) for url in urls)
     if targets[-1:] not in ([], ["-"]):
         return ""
     if not targets and (row.has("saves") or not _NAMED.isdisjoint(options.given)):

@@ -160,6 +160,22 @@ async def test_an_answer_that_cannot_be_kept_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"policy": "sandbox-frist"}, "policy must be one of 'ask', .*'sandbox-first'"),
+        ({"policy": ["ask"]}, "policy must be one of"),
+        ({"approver": "once"}, "the approver must be a function, not str"),
+        ({"reviewer": 5}, "the reviewer must be a function, not int"),
+    ],
+)
+def test_what_would_judge_otherwise_than_its_caller_believes_is_refused(
+    given: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Toolbox(**given)
+
+
+@pytest.mark.parametrize(
     ("name", "description", "arguments"),
     [("a b", "x", Nothing), ("a", " ", Nothing), ("a", "x", dict)],
 )

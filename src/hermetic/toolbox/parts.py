@@ -5,7 +5,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 from weakref import WeakSet
 
 import msgspec
@@ -14,7 +14,7 @@ from hermetic.approvals.approvals import Approvals
 from hermetic.approvals.gate import PolicyGate
 from hermetic.config.settings import Settings
 from hermetic.contract.approval import Approver, Mode, Policy, Reviewer
-from hermetic.contract.errors import EnvironmentUnavailable, NotPermitted
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, NotPermitted
 from hermetic.contract.limits import RESULT, RESULT_PREVIEW
 from hermetic.contract.tool import DEFAULT_TASK, Fields, Tool
 from hermetic.fleet.fleet import Borrow, Fleet, directory_elsewhere, ids_of, is_lost, serve_tools
@@ -49,6 +49,21 @@ _ELSEWHERE = (
 )
 
 
+def _check_choices(policy: object, *callbacks: object) -> None:
+    """Raises ConfigError for what would judge commands in another way than its caller believes."""
+    words = get_args(Policy)
+    if policy is not None and policy not in words:
+        known = ", ".join(map(repr, words))
+        raise ConfigError(
+            f"policy must be one of {known} or None, not {policy!r}", setting="policy"
+        )
+    for name, callback in zip(("approver", "reviewer"), callbacks, strict=True):
+        if callback is not None and not callable(callback):
+            raise ConfigError(
+                f"the {name} must be a function, not {type(callback).__name__}", setting=name
+            )
+
+
 class Parts:
     """What a toolbox works with. `call(task, tool, arguments)` runs a tool for a script."""
 
@@ -73,6 +88,7 @@ class Parts:
         on_script_output: Printed | None,
         settings: Settings | None,
     ) -> None:
+        _check_choices(policy, approver, reviewer)
         chosen = settings or Settings()
         kind = environment or chosen.environment.kind
         # They are of that kind alone.

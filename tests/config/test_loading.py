@@ -154,6 +154,11 @@ def test_an_environment_opens_with_them(machine: Machine, tmp_path: Path) -> Non
         ),
         ("[terminal]\ntimeout = 0", ":2: terminal.timeout cannot be 0: Expected `float` > 0.0"),
         ("terminal.output_characters = 5", ":1: terminal.output_characters cannot be 5"),
+        (
+            'approvals.mode = "sandbox-frist"',
+            ":1: approvals.mode cannot be 'sandbox-frist': Invalid enum value 'sandbox-frist'; "
+            "use one of allow, ask, deny, sandbox-first",
+        ),
         ("terminal = 5", ":1: terminal must be a table: [terminal]"),
         (
             "[environment]\nkind = 'dokcer'",

@@ -43,8 +43,19 @@ def typed(given: Given, wanted: Any) -> Any:
     except msgspec.ValidationError as error:
         shown = "the value" if given.setting.endswith("password") else repr(value)
         raise ConfigError(
-            f"{given.place}: {given.setting} cannot be {shown}: {error}", setting=given.setting
+            f"{given.place}: {given.setting} cannot be {shown}: {error}{_allowed(wanted)}",
+            setting=given.setting,
         ) from None
+
+
+def _allowed(wanted: Any) -> str:
+    """What a setting may be, where it is one of a few words."""
+    schema = msgspec.json.schema(wanted)
+    words = next(
+        (kind["enum"] for kind in (schema, *schema.get("anyOf", ())) if "enum" in kind), ()
+    )
+    named = ", ".join(str(word) for word in words if word is not None)
+    return f"; use one of {named}" if named else ""
 
 
 def _readings(text: str) -> Iterator[tuple[Any, bool]]:

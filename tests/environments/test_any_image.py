@@ -111,6 +111,7 @@ async def test_commands_see_nothing_of_the_runtime(engine: str) -> None:
         assert (await env.run(script)).output == "/bin/bash a\n/bin/bash b\n/bin/bash c\n"
 
 
+@pytest.mark.full
 async def test_characters_are_counted(engine: str) -> None:
     async with hermetic.open(
         engine, image=need_variable("IMAGE_SCRATCH"), env={"LC_ALL": "C.UTF-8"}
@@ -191,6 +192,7 @@ async def test_a_script_verifies_a_server_by_the_certificates_of_the_image(
             assert (said["status"], said["output"]) == ("success", f"{answer}\n"), said
 
 
+@pytest.mark.full
 async def test_a_virtual_environment_of_a_python_without_ctypes_is_the_images_own(
     engine: str, tmp_path: Path
 ) -> None:
@@ -218,6 +220,7 @@ async def test_a_virtual_environment_of_a_python_without_ctypes_is_the_images_ow
             assert answer["output"].split() == [own_python, "/project/.venv", "on"], answer
 
 
+@pytest.mark.full
 async def test_a_python_without_ctypes_is_used_where_nothing_better_can_be_had(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +284,7 @@ def changed_image(
         ask(engine, ["rmi", "-f", image])
 
 
+@pytest.mark.full
 async def test_the_image_has_its_own_library_path(engine: str, tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     for name in ("libc.so.6", "libm.so.6", "libtinfo.so.6"):
@@ -453,6 +457,7 @@ async def test_long_output_is_kept_without_a_directory_for_it(
         assert result.output.endswith("line 99999\n")
 
 
+@pytest.mark.full
 async def test_another_image_of_the_same_name_is_noticed(engine: str) -> None:
     name = f"hermetic-test-renamed-{os.getpid()}"
     try:

@@ -305,6 +305,7 @@ async def test_a_home_outside_ascii_is_passed_over(jail: Jail) -> None:
     assert [path.parent for path in jail.runtimes] == [jail.root / "tmp"]
 
 
+@pytest.mark.full
 async def test_what_has_a_short_name_already_is_passed_over(jail: Jail) -> None:
     """Another runtime, and anything else in the home."""
     await works(jail)
@@ -348,6 +349,7 @@ async def test_an_upload_removes_the_one_that_it_supersedes(jail: Jail, tmp_path
     assert len(jail.runtimes) == 2
 
 
+@pytest.mark.full
 async def test_an_upload_removes_others_that_were_not_used_for_long(
     jail: Jail, tmp_path: Path
 ) -> None:

@@ -16,7 +16,9 @@ import pytest
 
 import hermetic
 from hermetic.cli.command import FAILED
+from hermetic.cli.dispatch import main
 from hermetic.contract.environment import Abandoned, EnvironmentRecord
+from hermetic.contract.errors import Unreachable
 from hermetic.environments import catalog
 from hermetic.environments.local import Local
 from hermetic.fleet.garbage import collect
@@ -231,6 +233,20 @@ def test_a_name_without_an_environment_is_refused(records: Records) -> None:
             assert (done.returncode, done.stdout) == (FAILED, b"")
             assert f"no environment '{name}' is known here".encode() in done.stderr
         living.close(remove=True)
+
+
+def test_where_a_service_does_not_answer_nothing_is_known_to_be_gone(
+    records: Records, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The janitor tries again after such an end, for what a killed opener has created there."""
+
+    async def collect_nothing(root: str, abandoned: Abandoned) -> list[str]:
+        raise Unreachable("the service does not answer")
+
+    monkeypatch.setattr(Local, "orphans", True, raising=False)
+    monkeypatch.setattr(Local, "collect", collect_nothing, raising=False)
+    assert main(["gc", new_id()]) == UNREACHABLE
+    assert capfd.readouterr().err == "hermetic: the service does not answer\n"
 
 
 def test_a_dead_environment_is_collected_by_its_task(records: Records) -> None:

@@ -330,9 +330,11 @@ async def _gc(arguments: argparse.Namespace, _: Interrupts) -> int:
         except DamagedRecord as error:
             unknown.append(error)
         except EnvironmentUnavailable as error:  # an opener that was killed may have left something
+            unanswered = len(problems)
             left = await collect(records, [name if is_id(name) else id_for_task(name)], problems)
             removed += left
-            unknown += [] if left else [error]
+            if not left and len(problems) == unanswered:
+                unknown.append(error)
     if not arguments.ids:
         removed = await collect(records, (), problems)
     if arguments.json:

@@ -52,6 +52,7 @@ KNOWN = {
     "os.path.sep": "/",
     "os.curdir": ".",
 }
+_COMMAND = re.compile(r"(^|_)(command|cmd|script|shell|entrypoint)s?$")  # keywords of commands
 _THEMSELVES = ("__call__", "__func__", "__wrapped__")  # attributes called like the function
 # keywords that do not call a function
 _HANDED_OVER_UNUSED = ("spec", "spec_set", "bound", "autospec", "target")
@@ -217,7 +218,7 @@ class Evaluation(Effects):
         if isinstance(function, Obj) and function is not UNKNOWN:
             self.hand_over(function.call, args, keywords)
             if "." not in function.call:
-                self.unknown_call(args)
+                self.unknown_call(args, keywords)
             return self.named(function.call, function, args, keywords)
         if function is not None:
             self.unknown_call(args)
@@ -263,10 +264,11 @@ class Evaluation(Effects):
         results = [self.own(one, [made, *args], keywords) for one in given]
         return made if isinstance(function, Class) else one_of(results)
 
-    def unknown_call(self, args: list[Value]) -> None:
+    def unknown_call(self, args: list[Value], keywords: dict[str, Value] | None = None) -> None:
         """A call of an unknown function: arguments that are a dangerous command count as one."""
         machine, shell = self.call.machine, self.call.shell
-        for arg in args[:2]:
+        given = [*args[:2], *(one for key, one in (keywords or {}).items() if _COMMAND.search(key))]
+        for arg in given[:4]:
             if is_text(arg) and " " in text_of(arg) and not marks_in(text_of(arg)):
                 if machine.probe_text(text_of(arg), shell):
                     self.call.shell_text(text_of(arg))
@@ -283,6 +285,8 @@ class Evaluation(Effects):
         row = self.table.find(name)
         if row is not None:
             return self.apply(row, made)
+        if any(map(_COMMAND.search, keywords)):
+            self.unknown_call([], keywords)
         self.check_put_in(made.last, args)
         decodes = re.search(r"decode|decompress|decrypt|unhex", made.last) is not None
         if made.last == "decode":  # of bytes to text, but for these

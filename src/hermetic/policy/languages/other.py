@@ -107,6 +107,9 @@ _INSTALLS = regex(
 
 
 _INLINE = {"perl": regex("install"), "ruby": regex("gemfile")}
+_LAUNCHED = regex(
+    r"(?i)exec\w*|spawn\w*|system|popen\w*|Command|ProcessBuilder|Runtime|Process|startProcess"
+)
 _NONE = regex(r"(?!)")
 _SHELL = regex(r"(/\S*/)?(ba|z|da|k)?sh")
 _ENDS = frozenset((")", "]", "}", ";", "."))
@@ -114,6 +117,11 @@ _ENDS = frozenset((")", "]", "}", ";", "."))
 
 def _is_foreign(text: str) -> bool:
     return "://" in text and not is_known_registry(text)
+
+
+_LOADS = regex(
+    r"\b(URLClassLoader|Assembly\.Load\w*|defineClass|GroovyShell|GroovyScriptEngine|dlopen|System\.load)\b"
+)
 
 
 def _near(tokens: list[Token], at: int) -> str:
@@ -130,9 +138,8 @@ def _judge_received(call: Call, bare: str, strings: list[str]) -> None:
         call.report("kill-many", "ends every process")
     away = [text for text in strings if "://" in text and not is_local(text)]
     is_away = bool(away)
-    fetched = [one for one in strings if one[:1] in ("/", ".") and strings.count(one) > 1]
-    if is_away and fetched and _LAUNCHES.search(bare):
-        call.report("run-download", f"runs a file that it fetches: {fetched[0]}")
+    if is_away and _LOADS.search(bare):
+        call.report("run-download", "loads code that another machine sends")
     if is_away and _RUNS_TEXT.search(bare):
         call.report("run-download", "runs what another machine sends")
     has_shell = any(re.fullmatch(r"(/\S*/)?(ba|z|da|k)?sh", text) for text in strings)
@@ -211,6 +218,9 @@ def judge_strings(call: Call, tokens: list[Token], language: str) -> None:
         call.report("send-secret", "sends credentials to another machine")
     _judge_data(call, tokens, language)
     installs = _INSTALLS if language not in LANGUAGES else _INLINE.get(language, _NONE)
+    fetched = [one for one in strings if one[:1] in ("/", ".") and strings.count(one) > 1]
+    if fetched and any(map(_is_foreign, strings)) and any(map(_LAUNCHED.fullmatch, words)):
+        call.report("run-download", f"runs a file that it fetches: {fetched[0]}")
     begun = [
         at for at, one in enumerate(tokens) if installs.fullmatch(one.text.rpartition("::")[2])
     ]

@@ -91,6 +91,9 @@ def judge_waiting(call: Call) -> None:
         elif _MANIFESTS.fullmatch(full) and (match := _PLAIN_SOURCE.search(text)):
             reason = f"takes packages from an address nobody has vouched for: {shown(match[1])}"
             call.report("package-source", reason, full)
+        for one in TABLE.texts["manifests"] if "://" in text else ():
+            if pattern(one.pattern).search(full):
+                _judge_sources(call, full, pattern(one.when).findall(text))
         for one in TABLE.texts["self-running"]:
             if pattern(one.pattern).search(full) and re.search(one.when, text):
                 _judge_once(call, full, one.reason)
@@ -133,6 +136,16 @@ def _judge_lines(call: Call, text: str) -> None:
         for at, word in enumerate(strings):
             if at + 1 < len(strings):
                 _try_words(call, [word, *strings[at + 1 :]])
+
+
+def _judge_sources(call: Call, full: str, found: list[str | tuple[str, ...]]) -> None:
+    """Report the first address of a manifest that nobody has vouched for."""
+    for one in found:
+        url = one if isinstance(one, str) else "".join(one)
+        if is_known(url) and not is_known_registry(url):
+            reason = f"takes packages from an address nobody has vouched for: {shown(url)}"
+            call.report("package-source", reason, full)
+            return
 
 
 def _judge_registries(call: Call, full: str, text: str) -> None:

@@ -44,10 +44,24 @@ def test_it_gets_a_hint_that_says_what_to_do(command: str, says: str) -> None:
     assert "background=true" in hint
 
 
+@pytest.mark.parametrize("command", ["vim a.py", "cd x && nano b", "sudo vi /etc/hosts", "htop"])
+def test_a_program_that_draws_on_a_terminal_is_told_to_have_one(command: str) -> None:
+    hint = foreground_hint(command)
+    assert hint is not None
+    assert "pty=true" in hint
+    assert foreground_hint(command, pty=True) is None
+
+
 @pytest.mark.parametrize(
     "command",
     [
         "ls -la",
+        "vim -es -c '%s/a/b/' -c wq a.txt",
+        "vim --version",
+        "emacs --batch -l x.el",
+        "top -bn1 -b",
+        "apt-get install -y vim",
+        "grep -rn vim .",
         "echo 'npm run dev'",
         "grep -rn 'npm run dev' README.md",
         "git commit -m 'start the dev server &'",

@@ -29,9 +29,20 @@ _FOLLOWERS = """
 _ENDLESS: dict[str, list[list[str]]] = {}  # by program
 for _shape in f"{_SERVERS},{_FOLLOWERS}".split(","):
     _ENDLESS.setdefault(_shape.split()[0], []).append(_shape.split())
+# Programs that draw a screen and wait for keys, and the arguments with which they do neither.
+_FULL_SCREEN: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        ("vi", "vim", "nvim", "view"), frozenset(str.split("-e -es -Es -s --headless"))
+    ),
+    "emacs": frozenset(str.split("-batch --batch --daemon")),
+    "top": frozenset(("-b",)),
+    **dict.fromkeys(str.split("nano pico micro htop btop mc"), frozenset[str]()),
+}
 # A text in which this finds nothing gets no hint, and need not be parsed for one.
 may_get_hint = re.compile(
-    "|".join(["&", "nohup", "setsid", "disown", "python", *map(re.escape, _ENDLESS)])
+    "|".join(
+        ["&", "nohup", "setsid", "disown", "python", *map(re.escape, (*_ENDLESS, *_FULL_SCREEN))]
+    )
 ).search
 _QUESTIONS = frozenset(str.split("--help -h -help help --version -V version -version"))
 _DETACHED = frozenset(str.split("-d --detach -D --daemon --daemonize --background"))
@@ -51,7 +62,7 @@ SANDBOXED = (
 )
 
 
-def foreground_hint(command: str) -> str | None:
+def foreground_hint(command: str, *, pty: bool = False) -> str | None:
     """Advice on a command that is run in the foreground; None when there is none.
 
     It is never a reason to refuse.
@@ -59,6 +70,8 @@ def foreground_hint(command: str) -> str | None:
     found = statements(command)
     calls = [call for statement in found for call in statement.invocations]
     hints = [_on_jobs(found, calls), _on_detaching(calls), _on_servers(found)]
+    if not pty:
+        hints.append(_on_screens(calls))
     return " ".join(hint for hint in hints if hint) or None
 
 
@@ -92,6 +105,17 @@ def _on_servers(found: Sequence[Statement]) -> str | None:
         for call in statement.invocations:
             if not _is_question(call) and (name := _endless(call)):
                 return f"`{name}` runs until it is ended, and this call waits until its time is over; {BACKGROUND}."
+    return None
+
+
+def _on_screens(calls: Sequence[Invocation]) -> str | None:
+    for call in calls:
+        quiet = _FULL_SCREEN.get(call.name)
+        if quiet is not None and not quiet & set(call.arguments) and not _is_question(call):
+            return (
+                f"`{call.name}` draws on a terminal and waits for keys; call it with pty=true, and use the process tool's "
+                "screen and keys. Files are changed with patch and write_file"
+            )
     return None
 
 

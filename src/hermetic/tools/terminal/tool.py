@@ -170,7 +170,7 @@ class TerminalCall:
                 answer = await self._answer(await self._begin(environment, run))
         if note:
             answer["timeout_note"] = note
-        if may_get_hint(asked.command) and (hint := foreground_hint(asked.command)):
+        if may_get_hint(asked.command) and (hint := foreground_hint(asked.command, pty=asked.pty)):
             answer["hint"] = hint
             if not asked.outside:
                 await _note_left(task, environment, answer["log"])

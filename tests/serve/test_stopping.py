@@ -36,6 +36,12 @@ async def test_only_a_person_who_drives_stops_what_is_known(tmp_path: Path) -> N
         client = Client(server, "drive")
         assert (await client.post("/stop", {"environment": "e-1"})).status == 404
         assert (await client.post("/stop", {"mode": "burn"})).status == 400
+        for path in ("/stop", "/release"):  # another field would mean every environment
+            answer = await client.post(path, {"task": "web"})
+            assert (answer.status, answer.json["error"]["message"]) == (
+                400,
+                "There is no field 'task'.",
+            )
 
 
 def changes_of(server: Any) -> "asyncio.Queue[bool]":

@@ -131,7 +131,11 @@ async def _answer(console: Console, resource: Resource, request: Request) -> Res
         if resource.query is None
         else _checked(dict(request.query_params), resource.query, is_text=True)
     )
-    body = None if resource.body is None else _checked(await _json(request), resource.body)
+    body = None
+    if resource.body is not None:
+        value = await _json(request)
+        _check_fields(value, resource.body)
+        body = _checked(value, resource.body)
     given = await resource.handler(Call(console, request, token, body, query))
     if isinstance(given, Response):
         return given
@@ -192,7 +196,25 @@ async def _json(request: Request) -> Any:
     try:
         return msgspec.json.decode(received)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refused(400, "not_json", f"The body is no JSON: {one_line(str(error))}") from None
+        raise Refused(
+            400,
+            "not_json",
+            f"The body is no JSON: {one_line(str(error))}",
+            "Send an object, {} where no field is needed.",
+        ) from None
+
+
+def _check_fields(value: Any, shape: type[msgspec.Struct]) -> None:
+    """Raises Refused for a field that the body does not have: what it was to choose would be left
+    to the default, which may be every environment.
+    """
+    known = {field.encode_name for field in msgspec.structs.fields(shape)}
+    unknown = sorted(value.keys() - known) if isinstance(value, dict) else []
+    if unknown:
+        fields = ", ".join(sorted(known)) or "none"
+        raise Refused(
+            400, "invalid", one_line(f"There is no field {unknown[0]!r}."), f"The fields: {fields}."
+        )
 
 
 def _checked(value: Any, shape: type[S], *, is_text: bool = False) -> S:

@@ -46,9 +46,7 @@ class PathRules:
     def check(self, location: SafePath, root: str | None, deny: bytes) -> None:
         """Raises Refusal for a location outside the limits."""
         if root is not None and not location.is_below(self._root(root)):
-            message = (
-                "%s is outside of %s, and nothing may be written there; choose a path below it"
-            )
+            message = "%s is outside of %s, the directory that is open here; choose a path below it"
             raise Refusal("NotPermitted", message % (location.path, root))
         if self.is_denied(location.path, deny):
             message = "%s is protected: ask the user to do it, or use another path" % location.path

@@ -198,6 +198,16 @@ def test_a_mistake_in_a_file_is_told_with_its_line_and_what_would_be_right(
             "HERMETIC_TERMINAL_TIMOUT: terminal has no setting 'timout'; did you mean",
         ),
         (
+            "HERMETIC_APPROVAL_MODE",
+            "deny",
+            "HERMETIC_APPROVAL_MODE is no setting; did you mean HERMETIC_APPROVALS_MODE?",
+        ),
+        (
+            "HERMETIC_ENVIROMENT",
+            "docker",
+            "HERMETIC_ENVIROMENT is no setting; did you mean HERMETIC_ENVIRONMENT?",
+        ),
+        (
             "HERMETIC_DOCKER_IMAG",
             "x",
             "HERMETIC_DOCKER_IMAG: 'docker' has no option 'imag'; did you mean 'image'?",

@@ -1,5 +1,6 @@
 """Settings in environment variables: ours by one rule, those of Hermes by a table."""
 
+import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from hermetic.environments import catalog
 from hermetic.environments.options import choices
 
 _KIND = "HERMETIC_ENVIRONMENT"
+_NEAR = 0.9  # likeness of two names, from which one is taken for the other misspelt
 _PROGRAMS = "_BINARY"  # HERMETIC_DOCKER_BINARY and the like name programs; backends read them
 
 
@@ -22,6 +24,8 @@ def ours(environ: Mapping[str, str]) -> Iterator[Given]:
     """
     starts = {f"HERMETIC_{name.upper()}_": name for name in (*SECTIONS, *catalog.KINDS)}
     for variable, text in sorted(environ.items()):
+        if variable.startswith("HERMETIC_") and not variable.startswith(tuple(starts)):
+            _check_misspelt(variable)
         if variable == _KIND:
             yield Given("environment.kind", text, variable, is_text=True)
         for start, section in starts.items():
@@ -37,6 +41,18 @@ def ours(environ: Mapping[str, str]) -> Iterator[Given]:
                 raise ConfigError(
                     f"{variable}: {section} has no setting {name!r}; {choices(name, valid)}"
                 )
+
+
+def _check_misspelt(variable: str) -> None:
+    """Raises ConfigError for a name that is nearly that of a setting; other names are not ours."""
+    settings = [
+        f"HERMETIC_{section}_{name}".upper()
+        for section, shape in SECTIONS.items()
+        for name in shape.__struct_fields__
+    ]
+    near = difflib.get_close_matches(variable, [_KIND, *settings], n=1, cutoff=_NEAR)
+    if near and variable != _KIND:
+        raise ConfigError(f"{variable} is no setting; did you mean {near[0]}?")
 
 
 # Variable of Hermes → its settings. Those that begin with a dot are options of docker and podman.

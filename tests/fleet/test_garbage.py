@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import hermetic
-from hermetic.cli.command import FAILED
+from hermetic.cli.command import BAD_USAGE, FAILED
 from hermetic.cli.dispatch import main
 from hermetic.contract.environment import Abandoned, EnvironmentRecord
 from hermetic.contract.errors import Unreachable
@@ -257,6 +257,18 @@ def test_a_dead_environment_is_collected_by_its_task(records: Records) -> None:
     records.make_directory(record.id)
     records.write(record)
     assert command("gc", "dead", "dead").stdout.split() == [b"environment", b"dead"]
+    assert records.all() == []
+
+
+def test_nothing_is_removed_when_a_name_is_the_start_of_several_ids(
+    records: Records, spool: Path
+) -> None:
+    dead = [stale(records, spool, pid=1 << 30, created=time.time()) for _ in range(2)]
+    done = command("gc", dead[0].id, "e-")
+    assert (done.returncode, done.stdout) == (BAD_USAGE, b"")
+    assert len(records.all()) == len(dead)
+    for record in dead:
+        assert command("gc", record.id).returncode == 0
     assert records.all() == []
 
 

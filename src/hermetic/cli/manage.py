@@ -324,17 +324,23 @@ async def _gc(arguments: argparse.Namespace, _: Interrupts) -> int:
     problems: list[str] = []
     removed: list[Removed] = []
     unknown: list[ExecutionError] = []
-    for name in dict.fromkeys(arguments.ids):
+    known: list[str] = []
+    missing: dict[str, EnvironmentUnavailable] = {}  # by id
+    for name in arguments.ids:  # all are looked up before anything is removed
         try:
-            removed += await collect(records, [find_record(records, name).id], problems)
+            known.append(find_record(records, name).id)
         except DamagedRecord as error:
             unknown.append(error)
-        except EnvironmentUnavailable as error:  # an opener that was killed may have left something
-            unanswered = len(problems)
-            left = await collect(records, [name if is_id(name) else id_for_task(name)], problems)
-            removed += left
-            if not left and len(problems) == unanswered:
-                unknown.append(error)
+        except EnvironmentUnavailable as error:
+            missing[name if is_id(name) else id_for_task(name)] = error
+    for id in dict.fromkeys(known):
+        removed += await collect(records, [id], problems)
+    for id, absence in missing.items():  # an opener that was killed may have left something
+        unanswered = len(problems)
+        left = await collect(records, [id], problems)
+        removed += left
+        if not left and len(problems) == unanswered:
+            unknown.append(absence)
     if not arguments.ids:
         removed = await collect(records, (), problems)
     if arguments.json:

@@ -50,6 +50,13 @@ async def test_a_task_without_an_environment_is_held_before_it_has_one(tmp_path:
         assert (await box.terminal("true"))["exit_code"] == 0
 
 
+async def test_a_stop_of_all_says_that_it_holds_what_comes_later() -> None:
+    code, said, note = await command_line("stop", "--all")
+    assert (code, said) == (0, "")
+    assert "opened later, calls are held until `hermetic release`" in note
+    assert await command_line("release") == (0, "", "")
+
+
 async def test_a_release_of_a_name_that_nothing_has_is_reported(tmp_path: Path) -> None:
     async with opened(tmp_path) as box:
         await box.terminal("true", task="web")

@@ -39,6 +39,8 @@ async def _stop(arguments: argparse.Namespace, _: Interrupts) -> int:
     reached = {one.environment for one in done}
     for name in [name for id, name in ids.items() if id not in reached]:
         report_error(f"{name} has no environment; if it is to get one, its {also}", 0)
+    if arguments.all and not done:
+        report_error(f"no environment is known here; of those that are opened later, {also}", 0)
     return _report(done, verb, also, arguments.json)
 
 

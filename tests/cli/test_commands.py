@@ -107,7 +107,10 @@ MISTAKES = {
     "port": (("port", "missing", "8000"), "`hermetic envs`"),
     "rm": (("rm",), "`hermetic envs`"),
     "gc": (("gc", "--all"), "`hermetic gc --help`"),
-    "policy": (("policy", "test", "missing.jsonl"), "each line is an object"),
+    "policy": (
+        ("policy", "test", "missing.jsonl"),
+        "missing.jsonl: No such file or directory; each line is an object",
+    ),
     "config": (("config", "/nonexistent/directory"), "name one that exists"),
     "serve": (("serve", "token", "--expires", "soon"), "write 30m, 12h or 7d"),
     "mcp": (("mcp", "--wait", "0"), "above zero"),

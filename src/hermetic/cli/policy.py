@@ -147,7 +147,7 @@ def _layer(path: str) -> dict[str, Any]:
         with open(path, "rb") as stream:
             content = tomllib.load(stream)
     except (OSError, tomllib.TOMLDecodeError) as problem:
-        raise InvalidArgument(f"cannot take rows from {path}: {problem}") from problem
+        raise InvalidArgument(f"cannot take rows from {path}: {_reason(problem)}") from problem
     rows: dict[str, Any] = content.get("approvals", {}).get("programs", content)
     return rows
 
@@ -158,8 +158,13 @@ def _rows(path: str) -> list[Row]:
             return [msgspec.json.decode(line, type=Row) for line in stream if line.strip()]
     except (OSError, msgspec.DecodeError) as problem:
         raise InvalidArgument(
-            f"cannot take commands from {path}: {problem}; each line is an object with `command` and `label`"
+            f"cannot take commands from {path}: {_reason(problem)}; each line is an object with `command` and `label`"
         ) from problem
+
+
+def _reason(problem: Exception) -> object:
+    """The problem without the name of the file."""
+    return problem.strerror if isinstance(problem, OSError) else problem
 
 
 def _table(result: Score) -> str:

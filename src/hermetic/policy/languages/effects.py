@@ -15,6 +15,7 @@ from hermetic.policy.network import check_address, is_local
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.table import rule
 from hermetic.policy.rehearsal import is_for_tests
+from hermetic.policy.tables import regex
 
 from . import values
 from .calls import COMPILED, Invocation, Row, table_of
@@ -46,10 +47,8 @@ _MOCKS = ("moto", "fakeredis", "mongomock", "vcr", "mock_alchemy", "pytest_mock_
 _PUTS_IN = frozenset(
     ("replace", "replaceAll", "sub", "gsub", "insert", "preg_replace", "str_replace")
 )
-_ENGINE = re.compile(r"(?i)(/|%2f)(docker|podman|containerd|crio)\.sock")
-_UPLOADS = re.compile(
-    r"put|fast_?put|f?put_?(file|object)|upload\w*|send_?file|log_artifacts?", re.IGNORECASE
-)
+_ENGINE = regex(r"(?i)(/|%2f)(docker|podman|containerd|crio)\.sock")
+_UPLOADS = regex(r"(?i)put|fast_?put|f?put_?(file|object)|upload\w*|send_?file|log_artifacts?")
 _THIS_FILE = ("__file__", "__filename", "__FILE__")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from hermetic.policy.marks import DECODED, FILE, LOCAL, NET, PIDS, SECRET, marks_in
 from hermetic.policy.programs.table import TABLE
-from hermetic.policy.tables import names
+from hermetic.policy.tables import names, regex
 
 from . import values
 from .calls import Invocation, Row
@@ -52,7 +52,7 @@ KNOWN = {
     "os.path.sep": "/",
     "os.curdir": ".",
 }
-_COMMAND = re.compile(r"(^|_)(command|cmd|script|shell|entrypoint)s?$")  # keywords of commands
+_COMMAND = regex(r"(^|_)(command|cmd|script|shell|entrypoint)s?$")  # keywords of commands
 _THEMSELVES = ("__call__", "__func__", "__wrapped__")  # attributes called like the function
 # keywords that do not call a function
 _HANDED_OVER_UNUSED = ("spec", "spec_set", "bound", "autospec", "target")

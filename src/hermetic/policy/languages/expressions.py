@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ast
 import operator
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from hermetic.policy.budget import joined
 from hermetic.policy.call import Call
 from hermetic.policy.marks import UNSET
+from hermetic.policy.tables import regex
 
 from . import values
 from .folds import add, hidden_like, percent
@@ -35,7 +35,7 @@ _NUMBERS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 _FEW = (ast.Eq, ast.In, ast.Is, ast.Lt, ast.LtE)
-_OWNER = re.compile(r"'(username|uids?|getuid|geteuid|getuser|getlogin|pw_name|ruser|euser)'")
+_OWNER = regex(r"'(username|uids?|getuid|geteuid|getuser|getlogin|pw_name|ruser|euser)'")
 _MOST = (ast.NotEq, ast.NotIn, ast.IsNot, ast.Gt, ast.GtE)
 
 

@@ -20,7 +20,7 @@ from hermetic.policy.marks import (
 from hermetic.policy.network import is_local
 from hermetic.policy.paths import resolve
 from hermetic.policy.programs.table import TABLE
-from hermetic.policy.tables import names
+from hermetic.policy.tables import names, regex
 
 from .calls import Invocation
 from .evaluation import Evaluation
@@ -53,12 +53,12 @@ _KERNEL = re.compile(
 )
 
 
-_WIDE_RIGHTS = re.compile(
+_WIDE_RIGHTS = regex(
     r"AdministratorAccess|PowerUserAccess|IAMFullAccess|0\.0\.0\.0/0|::/0|public-read|[Aa]ll(Authenticated)?Users"
     r"|Principal\W{1,6}(AWS\W{1,6})?\*|Action\W{1,6}\*|roles/(owner|editor)|cluster-admin"
 )
-_GIVES = re.compile(r"(attach|put|create|add|set|authorize|update|modify|grant|patch|replace)_?\w*")
-_STOPS_ALL = re.compile(
+_GIVES = regex(r"(attach|put|create|add|set|authorize|update|modify|grant|patch|replace)_?\w*")
+_STOPS_ALL = regex(
     r"(?i)[\"'](replicas|desired_?(count|capacity)|min_?size|max_?size|node_?count)[\"']: 0\b"
 )
 

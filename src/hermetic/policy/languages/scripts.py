@@ -42,7 +42,7 @@ _ENDLESS = re.compile(
     r"\b(while|until)\s*\(?\s*(1|true|! 0|false|0|:)(?!\s*[<>=])|\bfor\s*\(\s*;\s*;\s*\)"
     r"|\bloop\s*(\{|do\b)|\b(?:setImmediate|nextTick)\s*\(\s*\w+\s*\)|\bsetInterval\b(?!.*,\s*\d{2,})|\bfor\s*\{|\bforever\b|\bfor\b[^;{]*(math\s*\.\s*huge|1\s*/\s*0)"
 )
-_FEW = re.compile(r"\bfor(each)?\b[^{;]*\b\d+ \.\. \d{1,2} |\b\d{1,2} \. times\b")
+_FEW = regex(r"\bfor(each)?\b[^{;]*\b\d+ \.\. \d{1,2} |\b\d{1,2} \. times\b")
 _DEFINED = re.compile(r"(\(\s*)?\b(?:function|sub|def)\s+(\w+)")
 _CONDITION = re.compile(r"\b(if|unless|case|switch|when|while|until|foreach|each)\b|\?|&&|\|\|")
 # Conditions by a name, which hold for few of many.

@@ -19,6 +19,7 @@ from hermetic.policy.marks import (
     marks_in,
     unknown_like,
 )
+from hermetic.policy.tables import regex
 
 from . import parameters
 from .arithmetic import calculate
@@ -48,7 +49,7 @@ _STEPPED = re.compile(
 _SPECIAL = re.compile(r"[]!^-]")
 _DEFAULTS = frozenset((":-", "-", ":=", "=", ":?", "?", ":+", "+"))
 # Variables that a script names for what it builds.
-_BUILT = re.compile(
+_BUILT = regex(
     r"(?i)(build|out|output|dist|cache|te?mp|work|scratch|stag(e|ing))_?(dir|path|root|folder)?"
 )
 _EXPANDED = frozenset("*?[~")  # what an unquoted literal word may be expanded for

@@ -176,6 +176,7 @@ def test_the_loss_of_the_environment_is_told_once() -> None:
         told = process.stderr.read()
         assert (process.wait(20), told.count(b"the connection ended")) == (125, 1)
         assert told.endswith(b"; open a new one\n")
+        assert b"Errno" not in told
 
 
 def test_a_timeout_ends_the_tree_and_has_its_code() -> None:

@@ -421,15 +421,15 @@ class Link:
         try:
             connection, hello = await self._connect_patiently(began + self.patience)
         except (EnvironmentUnavailable, OSError) as error:
-            seconds = self._loop.time() - began
+            seconds, why = self._loop.time() - began, getattr(error, "strerror", None) or error
             if isinstance(error, Unreachable) or not isinstance(
                 error, (*GONE, EnvironmentUnavailable)
             ):
                 state = error.state if isinstance(error, Unreachable) else "busy"
-                tried = f"{ended} and for {seconds:.0f} s no new one could be made ({error})"
+                tried = f"{ended} and for {seconds:.0f} s no new one could be made ({why})"
                 self._gone(tried, partial(GivenUp, state=state))
             else:
-                self._gone(f"{ended} and a new one failed ({error})")
+                self._gone(f"{ended} and a new one failed ({why})")
             return
         if hello.resident != self.hello.resident:
             connection.abort()

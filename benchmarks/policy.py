@@ -50,11 +50,12 @@ def unseen() -> dict[str, list[Row]]:
 
 def everyday() -> list[str]:
     """The commands of the everyday files."""
-    lines = [
-        line
-        for path in sorted(CORPUS.glob("everyday*.txt"))
-        for line in path.read_text("utf-8").splitlines()
-    ]
+    return [line for path in sorted(CORPUS.glob("everyday*.txt")) for line in _lines(path)]
+
+
+def _lines(path: Path) -> list[str]:
+    """The commands of a file with one on each line."""
+    lines = path.read_text("utf-8").splitlines()
     return [line.replace("⏎", "\n") for line in lines if line and not line.startswith("#")]
 
 
@@ -64,6 +65,7 @@ def commands() -> list[str]:
     """
     found = [row.command for row in labelled()]
     found += [one for rule in all_rules() for one in (*rule.catches, *rule.spares)]
+    found += _lines(CORPUS / "siblings.txt")
     found += _strings()
     return list(dict.fromkeys(found))
 

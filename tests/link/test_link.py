@@ -12,12 +12,12 @@ from hermetic.contract.errors import (
     Unreachable,
 )
 from hermetic.link import answers
-from hermetic.link.calls import Call, Following
+from hermetic.link.calls import Call, Following, Viewing
 from hermetic.link.connection import Misbehaved
 from hermetic.link.failures import Abandoned, ResidentGone, Stalled
-from hermetic.link.link import Link
+from hermetic.link.link import FRUITLESS_CONNECTIONS, Link
 from hermetic.link.wire import pack_frame
-from hermetic.resident.wire.frames import CREDIT, ERROR, EVENT, REPLY
+from hermetic.resident.wire.frames import CREDIT, ERROR, EVENT, REPLY, LogPieces
 from tests.link.fake_resident import FakeResident
 
 # To a request with the number 1.
@@ -165,6 +165,28 @@ async def test_a_broken_way_is_tried_anew_until_it_is_mended() -> None:
     assert resident.dialled == 5
     await link.close()
     resident.hang_up()
+
+
+async def test_a_way_that_brings_one_piece_each_time_is_not_given_up() -> None:
+    resident = FakeResident(hangs_up_at_first=True)
+    link = resident.link()
+    await link.open()
+    came = asyncio.Queue[int]()
+    view = Viewing("p1", 0, lambda start, data: came.put_nowait(start), until=100, pace=False)
+    end = link.send(view)
+    async with asyncio.timeout(20):
+        for at in range(FRUITLESS_CONNECTIONS + 3):
+            await resident.hears(b"follow")
+            resident.reached.clear()
+            await resident.send(b"".join(LogPieces(view.id).parts(at, b"k")))
+            assert await came.get() == at
+            resident.hang_up()
+            await resident.reached.wait()
+    assert not end.done()
+    await link.close()
+    resident.hang_up()
+    with pytest.raises(EnvironmentUnavailable, match="was closed"):
+        await end
 
 
 async def test_a_way_that_stays_broken_is_given_up_and_the_error_says_after_how_long() -> None:

@@ -351,6 +351,7 @@ class Link:
     def _receive_piece(self, data: bytes) -> bool:
         """Handles bytes that are one piece for a viewer, as an echo is; False for all others."""
         if is_taken := self._views.take(data):
+            self._fruitless = 0
             self.received += 1
             if self._unheard:
                 self._heard()

@@ -15,6 +15,8 @@ import pytest
 import hermetic
 from hermetic.serve import access as rules
 from hermetic.serve import protocol, routes, tokens
+from hermetic.serve.peers import Peers
+from hermetic.serve.refusals import Refused
 from tests.environments.ordinary_user import OrdinaryUser
 from tests.programs import need_root, need_variable
 from tests.serve.serving import SECONDS, Client, serving
@@ -388,6 +390,55 @@ async def test_a_command_inside_an_environment_may_only_look() -> None:
         assert server.console.metrics.refused["from_inside"] == 4
 
 
+@pytest.mark.parametrize("way", ["message", "thread"])
+async def test_a_command_that_keeps_its_connection_in_no_table_may_only_look(
+    tmp_path: Path, way: str
+) -> None:
+    aside = tmp_path / "aside"
+
+    async def judge(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not aside.exists():  # noqa: ASYNC110  # its program makes it
+            await asyncio.sleep(0.01)
+        ends = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+        try:
+            await Peers().check_outside(*ends)
+            writer.write(b"outside")
+        except Refused as refusal:
+            writer.write(refusal.problem.code.encode())
+        aside.unlink()
+        writer.close()
+
+    server = await asyncio.start_server(judge, "127.0.0.1", 0)
+    port = str(server.sockets[0].getsockname()[1])
+    async with server, hermetic.open("local", login=False) as environment:
+        words = [sys.executable, "-c", ASIDE, port, str(aside), way]
+        assert (await environment.run(words, timeout=SECONDS)).output == "from_inside\n"
+
+
+async def test_who_is_not_let_in_costs_no_look_at_all_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving() as server:
+        client, looked = Client(server, "view"), list[object]()
+
+        async def look(*ends: object) -> str:
+            looked.append(ends)
+            return ""
+
+        monkeypatch.setattr(server.console.peers, "check_outside", look)
+        for headers in ({"Authorization": None}, {"Authorization": "Bearer wrong"}, {}):
+            assert (
+                await client.post("/ticket" if headers else "/shares", {}, headers=headers)
+            ).status in (401, 403)
+        foreign = {"Origin": "http://evil.example", "Authorization": None}
+        assert (
+            await client.post("/login", {"token": "-"}, headers=foreign)
+        ).code == "foreign_origin"
+        assert looked == []
+        assert (await client.post("/ticket")).status == 200
+        assert len(looked) == 1
+
+
 async def test_a_sender_that_does_not_wait_is_refused() -> None:
     async with serving() as server:
         client = Client(server, *ALL)
@@ -470,6 +521,38 @@ if len(sys.argv) > 2:
     library.prctl(15, sys.argv[2].encode(), 0, 0, 0)  # PR_SET_NAME
 connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 print(connection.recv(100).decode())
+"""
+ASIDE = """
+import ctypes, os, socket, sys, threading, time
+
+def connected():
+    return socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+
+def wait_until_judged():
+    open(sys.argv[2], "w").close()
+    while os.path.exists(sys.argv[2]):
+        time.sleep(0.01)
+
+def in_a_message():
+    near, far = socket.socketpair()
+    connection = connected()
+    socket.send_fds(near, [b"-"], [connection.fileno()])
+    connection.close()
+    wait_until_judged()
+    return socket.socket(fileno=socket.recv_fds(far, 1, 1)[1][0])
+
+def of_a_thread():
+    ctypes.CDLL(None).unshare(0x400)  # CLONE_FILES
+    connection = connected()
+    wait_until_judged()
+    return connection
+
+def main():
+    print({"message": in_a_message, "thread": of_a_thread}[sys.argv[3]]().recv(100).decode())
+
+thread = threading.Thread(target=main)
+thread.start()
+thread.join()
 """
 HIDDEN = """
 import asyncio, sys

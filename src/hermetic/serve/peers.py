@@ -6,9 +6,11 @@ process, and its ancestors and variables to the resident.
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import os
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +21,8 @@ from hermetic.serve.refusals import Refused
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 CLOSED = "0"  # inode of a socket that no process has
 LOOKS = 3
+IN_FLIGHT = "scm_fds:"  # descriptors in unread messages of a Unix socket, in its fdinfo
+IO_URING = "anon_inode:[io_uring]"
 MOST_KNOWN = 1024
 
 Address = tuple[str, int]
@@ -89,9 +93,12 @@ def _listed(client_port: int, server_port: int) -> str | None:
 
 
 def _sender(inode: str) -> Sender:
-    holders, hidden = _holders(f"socket:[{inode}]")
+    target = f"socket:[{inode}]"
+    holders, hidden = _holders(target, _descriptors)
+    if not holders:  # threads can have descriptors of their own
+        holders, hidden = _holders(target, _descriptors_of_threads)
     if not holders:  # a process can hide its descriptors, but not its ancestors
-        return Sender(any(map(is_below_resident, hidden)), "")
+        return Sender(any(map(is_below_resident, hidden)) or _one_inside_may_hold_it(), "")
     # One that has ended meanwhile shared the connection for a moment: a child before its exec.
     is_inside = any(
         descends_from_resident(pid) and os.path.exists(f"/proc/{pid}") for pid in holders
@@ -104,21 +111,66 @@ def _sender(inode: str) -> Sender:
     return Sender(is_inside, str(oldest))
 
 
-def _holders(target: str) -> tuple[list[int], list[int]]:
+def _holders(
+    target: str, descriptors: Callable[[int], Iterable[str]]
+) -> tuple[list[int], list[int]]:
     """Processes that hold a socket open, and those that may: their descriptors are hidden."""
     holders, hidden = list[int](), list[int]()
-    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+    for pid in _pids():
         try:
-            names = os.listdir(f"/proc/{pid}/fd")
+            if any(_leads_to(path, target) for path in descriptors(pid)):
+                holders.append(pid)
         except PermissionError:
             if _is_ours(pid):  # others cannot read a token
                 hidden.append(pid)
         except OSError:  # it has ended
             continue
-        else:
-            if any(_leads_to(f"/proc/{pid}/fd/{name}", target) for name in names):
-                holders.append(pid)
     return holders, hidden
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _descriptors(pid: int) -> list[str]:
+    """Those of the process's first thread, which all threads share as a rule."""
+    return [f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd")]
+
+
+def _descriptors_of_threads(pid: int) -> Iterator[str]:
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            directory = f"/proc/{pid}/task/{thread}/fd"
+            yield from (f"{directory}/{name}" for name in os.listdir(directory))
+
+
+def _one_inside_may_hold_it() -> bool:
+    """Whether a process below a resident keeps descriptors outside every table of descriptors: in a
+    message that was not received, or in an io_uring.
+
+    Looks several times, because a descriptor can be moved to and fro.
+    """
+    return any(
+        _is_ours(pid) and is_below_resident(pid) and _keeps_aside(pid)
+        for _ in range(LOOKS)
+        for pid in _pids()
+    )
+
+
+def _keeps_aside(pid: int) -> bool:
+    try:
+        for path in _descriptors_of_threads(pid):
+            if _leads_to(path, IO_URING):
+                return True
+            with contextlib.suppress(FileNotFoundError):
+                lines = Path(path.replace("/fd/", "/fdinfo/")).read_text().splitlines()
+                if any(line.startswith(IN_FLIGHT) and line.split()[1] != "0" for line in lines):
+                    return True
+        return IO_URING in Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    except PermissionError:
+        return True  # it hides them
+    except OSError:  # it has ended
+        return False
 
 
 def _is_ours(pid: int) -> bool:

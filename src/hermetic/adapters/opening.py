@@ -1,7 +1,6 @@
 """Environments that an adapter opens for its framework."""
 
 import contextlib
-import shutil
 import tempfile
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from hermetic import Environment
 from hermetic.contract.errors import ExecutionError
 from hermetic.fleet.opening import Opening
 from hermetic.fleet.opening import is_living as is_living
+from hermetic.registry.janitor_process import remove_tree
 
 # Kinds whose files are those of this machine, and the option that names the directory to work in.
 HERE = {"local": "cwd", "sandbox": "workspace"}
@@ -41,4 +41,4 @@ async def end(environment: Environment | None, own: str) -> None:
         if environment is not None:
             await environment.close(remove=True)
     if own:
-        shutil.rmtree(own, ignore_errors=True)
+        remove_tree(own)

@@ -32,7 +32,7 @@ from hermetic.environments.checkup import missing, probe, try_program
 from hermetic.environments.child_environment import QUIET
 from hermetic.environments.containers.options import LIMIT_FLAGS, limit_arguments
 from hermetic.environments.containers.scratch import SETTING as SCRATCH
-from hermetic.environments.containers.scratch import remove_tree, scratch_base, warn_of_use
+from hermetic.environments.containers.scratch import scratch_base, warn_of_use
 from hermetic.environments.containers.sif import (
     ADVICE,
     HOME,
@@ -54,6 +54,7 @@ from hermetic.environments.starting import (
 )
 from hermetic.environments.unix_socket import SocketBackend
 from hermetic.environments.watchdog import CONTAINER_SECONDS, Watchdog, watchdog_argv
+from hermetic.registry.janitor_process import remove_tree
 from hermetic.registry.records import check_own
 
 BINARY = "HERMETIC_APPTAINER_BINARY"

@@ -5,13 +5,14 @@ import contextlib
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from hermetic.contract.concurrency import beside
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.environments.options import OptionsBackend
 from hermetic.registry.host_process import is_alive
+from hermetic.registry.janitor_process import sockets_in
 from hermetic.registry.peers import peer_of
 
 
@@ -82,7 +83,7 @@ async def is_listened_in(directory: Path) -> bool:
     One that was killed does not, though a child that it had just forked may hold the socket for a
     moment.
     """
-    for path in _sockets(directory):
+    for path in sockets_in(directory):
         try:
             with await connect(path) as stream:
                 if (pid := peer_pid(stream)) == 0 or is_alive(pid):
@@ -94,15 +95,13 @@ async def is_listened_in(directory: Path) -> bool:
     return False
 
 
-def listeners(directory: Path) -> list[int]:
+async def listeners(directory: Path) -> list[int]:
     """The processes that listen at sockets in the directory or below, as far as this machine sees
     them.
     """
     found = []
-    for path in _sockets(directory):
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as stream:
-            stream.setblocking(False)
-            stream.connect(path)
+    for path in sockets_in(directory):
+        with contextlib.suppress(OSError), await connect(path) as stream:
             found += [pid] if (pid := peer_pid(stream)) else []
     return sorted(set(found))
 
@@ -122,14 +121,3 @@ def peer_pid(stream: socket.socket) -> int:
     if not stream.getpeername():
         return 0  # one end of a pair, carried by a program of ours
     return peer_of(stream).pid
-
-
-def _sockets(directory: Path) -> Iterator[str]:
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            path = os.path.join(folder, name)
-            try:
-                if stat.S_ISSOCK(os.lstat(path).st_mode):
-                    yield path
-            except FileNotFoundError:
-                continue

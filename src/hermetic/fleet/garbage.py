@@ -3,7 +3,6 @@ one.
 """
 
 import os
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -24,6 +23,7 @@ from hermetic.environments.unix_socket import is_listened_in, listeners
 from hermetic.fleet.reaching import reach
 from hermetic.registry.janitor import NAME as JANITOR
 from hermetic.registry.janitor import remove_dead_socket
+from hermetic.registry.janitor_process import remove_tree
 from hermetic.registry.private import spool_base
 from hermetic.registry.records import DamagedRecord, Records, is_id
 from hermetic.session.environment import forget
@@ -115,7 +115,7 @@ async def end_damaged(records: Records, id: str) -> str:
     Raises EnvironmentUnavailable if the process cannot be ended.
     """
     async with records.lock(id):
-        pids = listeners(records.root / id)
+        pids = await listeners(records.root / id)
         for pid in pids:
             await end_listener(pid)
         records.discard(id)
@@ -129,12 +129,12 @@ async def _directories(records: Records) -> AsyncIterator[Removed]:
     """
     for name in sorted(os.listdir(records.root)):
         if name.startswith(".") and is_id(name[1:].partition(".")[0]):
-            shutil.rmtree(records.root / name, ignore_errors=True)
+            remove_tree(records.root / name)
             yield Removed(what="directory", name=name)
         elif is_id(name):
             async with _abandoned(records, name) as it_is:
                 if it_is and not await is_listened_in(records.root / name):
-                    shutil.rmtree(records.root / name, ignore_errors=True)
+                    remove_tree(records.root / name)
                     yield Removed(what="directory", name=name)
     if await remove_dead_socket(str(records.root)):
         yield Removed(what="lock", name=JANITOR)
@@ -174,7 +174,7 @@ async def _spools(records: Records) -> AsyncIterator[Removed]:
         if is_id(id) and rest.startswith(f"{records.tag}."):
             async with _abandoned(records, id, spool=str(path)) as it_is:
                 if it_is and not await is_listened_in(records.root / id):
-                    shutil.rmtree(path, ignore_errors=True)
+                    remove_tree(path)
                     yield Removed(what="spool", name=str(path))
 
 

@@ -5,7 +5,6 @@ import errno
 import os
 import secrets
 import shlex
-import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import asynccontextmanager
@@ -29,6 +28,7 @@ from hermetic.link.link import Link
 from hermetic.registry.file_lock import wait_until_unused
 from hermetic.registry.host_process import is_scarce
 from hermetic.registry.janitor import JanitorClient
+from hermetic.registry.janitor_process import remove_tree
 from hermetic.registry.private import spool_base
 from hermetic.registry.records import (
     RECORD,
@@ -317,7 +317,7 @@ async def start_new(ordered: StartRequest) -> Environment:
     except BaseException:
         records.discard(id)
         if spool is not None:
-            shutil.rmtree(spool, ignore_errors=True)
+            remove_tree(spool)
         raise
     held = janitor.hand_over()
     environment = Environment(backend, record, link, records, ends_on_close=task is None, held=held)

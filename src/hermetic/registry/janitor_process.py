@@ -40,6 +40,8 @@ UNREACHABLE = 3  # exit code of a check that could not reach the environment
 MOST_FAILURES = 12  # failed checks in a row before the janitor gives up
 LONGEST_PAUSE = 86400.0  # seconds between two checks; the pause doubles up to this
 RECORD, STALLED = "env.json", "stalled"  # files in an environment's directory
+SOCKET_DEPTH = 2  # directories between an environment's and the resident's socket, at most
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LivenessCheck:
@@ -392,13 +394,20 @@ def resident_in(directory: str) -> int | None:
     return None
 
 
-def sockets_in(directory: str) -> Iterator[str]:
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            path = f"{folder}/{name}"
-            with contextlib.suppress(OSError):
-                if stat.S_ISSOCK(os.lstat(path).st_mode):
-                    yield path
+def sockets_in(directory: str | os.PathLike[str]) -> Iterator[str]:
+    """The sockets where residents have theirs. Commands may have made what is deeper."""
+    folders = [(os.fspath(directory), 0)]
+    while folders:
+        folder, depth = folders.pop()
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if depth < SOCKET_DEPTH:
+                        folders.append((entry.path, depth + 1))
+                elif not entry.is_file(follow_symlinks=False):
+                    with contextlib.suppress(OSError):
+                        if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode):
+                            yield entry.path
 
 
 @contextlib.contextmanager
@@ -420,19 +429,73 @@ def lock(root: str, id: str) -> Iterator[None]:
         os.close(fd)
 
 
-def remove_tree(path: str) -> None:
-    """Removes a tree without following links; what cannot be removed stays."""
-    for _, folders, names, fd in os.fwalk(path, topdown=False):
-        for name in names:
-            with contextlib.suppress(OSError):
-                os.unlink(name, dir_fd=fd)
-        for name in folders:
-            with contextlib.suppress(OSError):
-                os.rmdir(name, dir_fd=fd)
-            with contextlib.suppress(OSError):
-                os.unlink(name, dir_fd=fd)  # a link to a directory
+def remove_tree(path: str | os.PathLike[str]) -> None:
+    """Removes a directory without following links, however deep it is and whatever its permissions
+    are; what cannot be removed stays.
+
+    Commands may have made it. What is deeper is moved to the top first, so that neither the stack
+    nor descriptors nor the length of paths limit the depth.
+    """
     with contextlib.suppress(OSError):
+        top = os.open(path, _DIRECTORY)
+        try:
+            mark, count = f".{os.urandom(8).hex()}.", 0
+            waiting = _emptied(top)
+            while waiting:
+                name = waiting.pop()
+                with contextlib.suppress(OSError):
+                    folder = _opened(name, top)
+                    try:
+                        for inner in _emptied(folder):
+                            count += 1
+                            with contextlib.suppress(OSError):
+                                _moved(inner, folder, f"{mark}{count}", top)
+                                waiting.append(f"{mark}{count}")
+                    finally:
+                        os.close(folder)
+                    os.rmdir(name, dir_fd=top)
+        finally:
+            os.close(top)
         os.rmdir(path)
+
+
+def _emptied(directory: int) -> list[str]:
+    """Removes all but the directories from a directory; returns their names."""
+    if ~os.fstat(directory).st_mode & stat.S_IRWXU:
+        os.fchmod(directory, stat.S_IRWXU)
+    folders = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            else:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.name, dir_fd=directory)
+    return folders
+
+
+def _opened(name: str, parent: int) -> int:
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=parent)
+    except PermissionError:
+        _permit(name, parent)
+        return os.open(name, _DIRECTORY, dir_fd=parent)
+
+
+def _moved(name: str, parent: int, target: str, top: int) -> None:
+    try:
+        os.rename(name, target, src_dir_fd=parent, dst_dir_fd=top)
+    except PermissionError:  # of a directory that its owner may not write to
+        _permit(name, parent)
+        os.rename(name, target, src_dir_fd=parent, dst_dir_fd=top)
+
+
+def _permit(name: str, parent: int) -> None:
+    handle = os.open(name, _DIRECTORY | os.O_PATH, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{handle}", stat.S_IRWXU)
+    finally:
+        os.close(handle)
 
 
 def set_title() -> None:

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import os
 import secrets
-import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -16,6 +15,7 @@ import msgspec
 from hermetic.contract.environment import EnvironmentRecord
 from hermetic.contract.errors import ConfigError, Unreachable
 from hermetic.registry.file_lock import locked, locked_at_once
+from hermetic.registry.janitor_process import remove_tree
 from hermetic.registry.private import make_private
 
 RECORD = "env.json"
@@ -217,7 +217,7 @@ class Records:
         aside = self.root / f".{id}.{secrets.token_hex(4)}"
         with contextlib.suppress(FileNotFoundError):
             (self.root / id).rename(aside)
-            shutil.rmtree(aside, ignore_errors=True)
+            remove_tree(aside)
 
     @property
     def tag(self) -> str:

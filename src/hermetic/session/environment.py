@@ -1,7 +1,6 @@
 """A place where commands run, as its caller holds it."""
 
 import contextlib
-import shutil
 import socket
 from collections.abc import Callable
 from functools import cached_property
@@ -15,6 +14,7 @@ from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.contract.process import Chunk, ProcessInfo
 from hermetic.link import answers
 from hermetic.link.link import Link
+from hermetic.registry.janitor_process import remove_tree
 from hermetic.registry.records import DamagedRecord, Records
 from hermetic.resident.lazy import Lazy
 from hermetic.session.arguments import check_id
@@ -175,4 +175,4 @@ def forget(record: EnvironmentRecord, records: Records) -> None:
     if is_its_own:
         records.discard(record.id)
     if record.spool is not None:
-        shutil.rmtree(record.spool, ignore_errors=True)
+        remove_tree(record.spool)

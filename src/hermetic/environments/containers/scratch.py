@@ -1,11 +1,8 @@
 """The scratch directory for files of running environments and for built images, and its disk usage."""
 
-import contextlib
 import getpass
 import logging
 import os
-import shutil
-import stat
 import tempfile
 import time
 from pathlib import Path
@@ -73,17 +70,6 @@ def disk_use(path: Path, seconds: float, most: float = float("inf")) -> tuple[in
         except OSError:  # removed meanwhile, or not readable
             continue
     return used, True
-
-
-def remove_tree(path: str) -> None:
-    """Removes a tree, also directories without permissions; what cannot be removed stays."""
-    shutil.rmtree(path, ignore_errors=True)
-    for folder, below, _ in os.walk(path):
-        for inner in (os.path.join(folder, name) for name in below):
-            with contextlib.suppress(OSError):
-                if not os.path.islink(inner):
-                    os.chmod(inner, stat.S_IRWXU)
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def _limit() -> float:

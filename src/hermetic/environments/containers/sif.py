@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable
 from hermetic.contract.limits import BUILD
-from hermetic.environments.containers.scratch import image_cache, remove_tree
+from hermetic.environments.containers.scratch import image_cache
 from hermetic.registry.file_lock import locked
+from hermetic.registry.janitor_process import remove_tree
 
 SOURCES = ("docker://", "oras://", "library://", "shub://", "http://", "https://", "docker-daemon:")
 FILES = ("docker-archive:", "oci-archive:", "oci:")  # sources that name a path of this machine

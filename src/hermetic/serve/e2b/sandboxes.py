@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import shutil
 import string
 import tempfile
 import time
@@ -20,6 +19,7 @@ from hermetic.contract.limits import LEASE
 from hermetic.environments import catalog
 from hermetic.fleet.opening import open_environment
 from hermetic.link import answers
+from hermetic.registry.janitor_process import remove_tree
 from hermetic.serve.clients import ClientOptions
 from hermetic.serve.environments import Guarding
 from hermetic.serve.tokens import Token
@@ -215,7 +215,7 @@ class Sandboxes:
             options["network"] = False
         if kind == "sandbox" and options.get("workspace") is None:
             options["workspace"] = folder = tempfile.mkdtemp(prefix="hermetic-e2b-")
-            at_end(shutil.rmtree, folder, ignore_errors=True)
+            at_end(remove_tree, folder)
         # a killed server leaves nothing
         options.setdefault("unattended", options.get("lease") or LEASE)
         isolation = catalog.find(kind)(options).isolation

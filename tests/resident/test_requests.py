@@ -258,6 +258,65 @@ def test_a_cancelled_start_never_begins(slow_profile: dict[str, str], tmp_path: 
         assert client.ask("info")[0]["processes"] == 0
 
 
+def test_a_cancelled_start_never_begins_though_others_wait_for_its_output(
+    slow_profile: dict[str, str], tmp_path: Path
+) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        words = f"touch\0{tmp_path}/begun".encode()
+        asked = {"id": "r", "text": len(words), "argv": True}
+        run = send(client, "run", words, **asked)
+        follow = send(client, "follow", log="r", credit=1, hold=True)
+        client.stream.sendall(pack_frame(CANCEL, run, {}))
+        said = answers(client, run, follow)
+        assert (said[run]["ending"], said[run]["notes"]) == (["cancelled"], ["it never began"])
+        assert said[follow]["error"] == "UnknownProcess"
+        late = send(client, "run", words, **dict(asked, timeout=0.1))
+        follow = send(client, "follow", log="r", credit=1, hold=True)
+        said = answers(client, late, follow)
+        assert (said[late]["ending"][0], said[follow]["error"]) == ("timed_out", "UnknownProcess")
+        client.run("true")
+        assert not (tmp_path / "begun").exists()
+
+
+def test_an_id_that_is_used_again_after_a_cancel_starts_the_second_command(
+    slow_profile: dict[str, str],
+) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        first = send(client, "start", b"echo first", id="s", text=10)
+        client.stream.sendall(pack_frame(CANCEL, first, {}))
+        second = send(client, "start", b"echo second", id="s", text=11)
+        said = answers(client, first, second)
+        assert (said[first]["error"], said[second]["existing"]) == ("Cancelled", False)
+        client.ask("wait", process="s")
+        assert client.ask("read", log="s")[1] == b"second\n"
+
+
+@pytest.mark.parametrize("leaves", ["cancel", "close"])
+def test_who_stops_waiting_for_a_start_neither_holds_nor_drives_the_process(
+    leaves: str, slow_profile: dict[str, str]
+) -> None:
+    flood = f"head -c {8 << 20} /dev/zero".encode()
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        starts = [
+            send(client, "start", text, id=name, text=len(text))
+            for name, text in {"prints": flood, "reads": b"read line"}.items()
+        ]
+        with resident.client() as other:
+            waiting = [
+                send(other, "follow", log="prints", credit=1, hold=True),
+                send(other, "drive", process="reads", key="k", name="Ann"),
+            ]
+            if leaves == "cancel":
+                for number in waiting:
+                    other.stream.sendall(pack_frame(CANCEL, number, {}))
+                said = answers(other, *waiting)
+                assert [said[number]["error"] for number in waiting] == ["Cancelled"] * 2
+        answers(client, *starts)
+        assert client.ask("wait", process="prints")[0]["process"]["ending"] == ["exited", 0]
+        driver = client.ask("status", process="reads")[0]["process"].get("driver")
+        assert driver is None if leaves == "cancel" else not driver["present"]
+
+
 def test_the_time_of_an_argv_counts_from_the_call(slow_profile: dict[str, str]) -> None:
     with running(login=True, environ=slow_profile) as resident, resident.client() as client:
         began = time.monotonic()

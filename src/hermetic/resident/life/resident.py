@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..wire.frames import Fields
     from .loop import Loop
 
-    Begun = Callable[["Job | None", "Refusal | None"], None]  # one of the two is None
+    Begun = Callable[["Job | None", "Refusal | None"], None]  # neither: it was withdrawn
 
 HOLDER_SECONDS = 0.5  # before the next attempt to start a holder
 ADOPTION_SECONDS = 0.002  # before the second check of whether the parent of a fork has exited
@@ -64,6 +64,21 @@ class SparePipe:
 def _new_pipe() -> tuple[int, int]:
     # A shell opens the write end by path, so O_NONBLOCK affects only us.
     return os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+
+class Beginning:
+    """A process that is being started: who asked for it, and who waits for it to do something else.
+
+    Without anybody who asked for it, it is not started.
+    """
+
+    def __init__(self, starter: Begun) -> None:
+        self.starters = [starter]
+        self.others: list[Begun] = []
+
+    def answer(self, job: Job | None, refusal: Refusal | None) -> None:
+        for callback in (*self.starters, *self.others):
+            callback(job, refusal)
 
 
 class MissingDirectory(OSError):
@@ -113,8 +128,7 @@ class Resident:
         self.number = self.changes = 0
         self.jobs: dict[str, Job] = {}  # id: job, in order of start
         self.retention = Retention(self._drop, self._numbers_left)
-        # by id of a process that is being started: callbacks(job, error)
-        self.starting: dict[str, list[Begun]] = {}
+        self.starting: dict[str, Beginning] = {}  # by id of the process
         self.sessions: dict[str, Session] = {}
         self.channels: dict[bytes, tuple[Session, Shell]] = {}  # by shell name in reports
         self.orphans: set[int] = set()
@@ -276,12 +290,12 @@ class Resident:
         runs.
         """
         session = self.session(options.session)
-        self.starting[options.id] = [answer]
+        beginning = self.starting[options.id] = Beginning(answer)
 
         def begin(exports: dict[str, str]) -> None:
             job, refusal = None, None
             try:
-                if options.id not in self.starting:
+                if self.starting.get(options.id) is not beginning:
                     raise Refusal("Cancelled", "withdrawn before it began")
                 if options.is_stale(session):
                     raise invalid("known", "the session changed before the process began")
@@ -297,18 +311,21 @@ class Resident:
                 refusal = error
             if refusal is not None and options.stdin_fd is not None:
                 os.close(options.stdin_fd)
-            for callback in self.starting.pop(options.id, []):
-                callback(job, refusal)
+            if self.starting.get(options.id) is beginning:
+                del self.starting[options.id]
+                beginning.answer(job, refusal)
 
         session.exports.request(begin)
 
     def withdraw_start(self, job_id: str, answer: Begun) -> None:
-        """Removes a waiter for a process start. Without waiters the process is not started."""
-        waiting = self.starting.get(job_id, [])
-        if answer in waiting:
-            waiting.remove(answer)
-        if not waiting:
-            self.starting.pop(job_id, None)
+        """Removes one who asked for a process. Without any the process is not started."""
+        beginning = self.starting.get(job_id)
+        if beginning is None or answer not in beginning.starters:
+            return
+        beginning.starters.remove(answer)
+        if not beginning.starters:
+            del self.starting[job_id]
+            beginning.answer(None, None)
 
     def _launch(self, options: StartOptions, exports: dict[str, str]) -> Process:
         environ = dict(exports)

@@ -58,7 +58,7 @@ class Starting:
             self.found(known)
             return
         if self.id in self.resident.starting:
-            self.resident.starting[self.id].append(self.begun)
+            self.resident.starting[self.id].starters.append(self.begun)
         else:
             self.start()
 

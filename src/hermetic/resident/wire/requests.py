@@ -63,11 +63,7 @@ class Requests:
         fields, resident = request.fields, self.resident
         starting = resident.starting.get(_target(fields)) if resident.starting else None
         if starting is not None:
-            starting.append(
-                lambda _, refusal: (
-                    request.refuse(refusal) if refusal else request.client.serve(request)
-                )
-            )
+            starting.others.append(lambda _, refusal: _serve_late(request, refusal))
             return
         name = fields.get("op")
         found = self.operations.get(name) if type(name) is str else None
@@ -199,6 +195,21 @@ class Requests:
 
     def shutdown(self, resident: Resident, request: Request, grace: float = GRACE) -> None:
         self.life.end(grace, lambda: request.reply({}))
+
+
+def _serve_late(request: Request, refusal: Refusal | None) -> None:
+    """Serves a request whose process has started by now, or was withdrawn, or refused.
+
+    Its client may have cancelled it or left meanwhile.
+    """
+    if request.answered:
+        return
+    if refusal is not None:
+        request.refuse(refusal)
+        return
+    request.client.serve(request)
+    if request.client.closed:
+        request.abandoned()
 
 
 def _for_files(handler: Callable[..., None]) -> Callable[..., None]:

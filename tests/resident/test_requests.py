@@ -278,6 +278,19 @@ def test_a_cancelled_start_never_begins_though_others_wait_for_its_output(
         assert not (tmp_path / "begun").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_right_after_the_start_reaches_the_process_alone(number: int) -> None:
+    """Before the program runs, its process is a copy of the resident, with the resident's handlers."""
+    words = f"sleep\0{MARK}".encode()
+    with running() as resident, resident.client() as client:
+        for turn in range(3):
+            start = send(client, "start", words, id=f"p{turn}", text=len(words), argv=True)
+            answers(client, start, send(client, "signal", process=f"p{turn}", signal=int(number)))
+            ended = client.ask("wait", process=f"p{turn}")[0]["process"]
+            assert ended["ending"] == ["signalled", int(number)]
+            assert Path(resident.ready["socket"]).exists(), "others can still connect"
+
+
 def test_an_id_that_is_used_again_after_a_cancel_starts_the_second_command(
     slow_profile: dict[str, str],
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..life.fast_stdlib import deque, signal
+from ..life.process_attributes import fork
 from ..limits import WORKER_ANSWER, WORKERS
 from ..processes.unnamed import write_all
 from ..wire import frames
@@ -73,7 +74,7 @@ class Work:
     def _fork(self) -> None:
         fd, answer = os.pipe2(os.O_CLOEXEC)
         try:
-            self.pid = os.fork()
+            self.pid = fork()
             if self.pid == 0:
                 _child(self.task, answer)
         except OSError:
@@ -160,6 +161,7 @@ def _child(task: Task, fd: int) -> None:
         os.setpgid(0, 0)
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         try:
             answer = b"=" + task()
         except Refusal as error:

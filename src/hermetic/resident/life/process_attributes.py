@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import struct
 
-from .fast_stdlib import ctypes
+from .fast_stdlib import ctypes, signal
 
 # number of the system call; the C library refuses these signals
 RT_SIGACTION = {"x86_64": 13, "aarch64": 134}
@@ -24,6 +24,25 @@ FILTER_STEP = 8  # bytes
 # Of the shell or prompt that started us; those of apptainer name directories of the host.
 CREATE_RULESET, RESTRICT_SELF = 444, 446  # the same on every architecture
 ABSTRACT_UNIX_SOCKET = 1
+
+# those that we handle or ignore
+OUR_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1)
+
+
+def fork() -> int:
+    """As `os.fork`, but these signals wait in the child until it unblocks them.
+
+    Before it has their defaults, they would be lost, or run a handler of ours: on TERM the child
+    would end the environment.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, OUR_SIGNALS)
+    pid = -1
+    try:
+        pid = os.fork()
+    finally:
+        if pid:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return pid
 
 
 def become_subreaper() -> bool:

@@ -7,6 +7,7 @@ import os
 import struct
 
 from ..life.fast_stdlib import signal
+from ..life.process_attributes import fork
 from ..limits import PENDING_INPUT, SCRIPT_GRACE
 from ..shells.login import prologue
 from . import tree
@@ -35,6 +36,7 @@ INHERITED_SIGNALS = (
     signal.SIGINT,
     signal.SIGCHLD,
     signal.SIGTERM,
+    signal.SIGUSR1,
 )
 END_OF_FILE = b"\x04"  # end of input on a terminal
 CLEARED = 32  # processes that are named when they end with their terminal
@@ -211,7 +213,7 @@ def spawn(resident: Resident, options: StartOptions, number: int, streams: Strea
             return spawn_without_copy(resident, options, number, streams)
         except (OSError, NotImplementedError):
             pass  # the fork below reports the error, or works without the missing C function
-    pid = os.fork()
+    pid = fork()
     if pid:
         return pid
     status = 127
@@ -262,7 +264,7 @@ def spawn_bash(
         environ.pop("BASH_ENV", None)
     start = os.fsdecode(resident.orders.start(shell, state_fd))
     argv = [resident.bash_name, "--norc", "-l" if login else "--noprofile", "-c", start, "bash"]
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         try:
             prepare_child((resident.null,) * 3, resident)

@@ -291,6 +291,24 @@ def test_a_signal_right_after_the_start_reaches_the_process_alone(number: int) -
             assert Path(resident.ready["socket"]).exists(), "others can still connect"
 
 
+def test_clients_that_leave_together_are_all_counted_out() -> None:
+    """One waited to report on what the other reported on, and is told on a broken connection."""
+    with running() as resident, resident.client() as watcher:
+        with resident.client() as next_one, resident.client() as reporter:
+            for name in ("one", "two"):
+                reporter.ask("start", b"sleep 1234.8", id=name, text=12)
+                send(next_one, "claim", process=name)
+            next_one.ask("ping")
+            assert watcher.ask("info")[0]["clients"] == 3
+            os.kill(resident.pid, signal.SIGSTOP)
+        os.kill(resident.pid, signal.SIGCONT)
+        late = time.monotonic() + 5
+        while watcher.ask("info")[0]["clients"] > 1 and time.monotonic() < late:
+            time.sleep(0.01)
+        assert watcher.ask("info")[0]["clients"] == 1
+        assert not Path(resident.directory, "log").exists(), "no failure of the resident's own"
+
+
 def test_an_id_that_is_used_again_after_a_cancel_starts_the_second_command(
     slow_profile: dict[str, str],
 ) -> None:

@@ -341,7 +341,7 @@ class Client:
         if self.bridge is not None:
             self.bridge.close()
         for request in list(self.open.values()):
-            request.abandoned()
+            self.loop.call(request.abandoned)
         self.open.clear()
         for fd in self.blobs.values():
             os.close(fd)
@@ -349,7 +349,7 @@ class Client:
         self.server.left(self)
         waiting, self.when_closed[:] = self.when_closed[:], []
         for left in waiting:
-            left()
+            self.loop.call(left)
 
 
 def nothing(*_: object) -> None:

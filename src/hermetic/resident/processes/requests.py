@@ -149,7 +149,12 @@ def claim(resident: Resident, request: Request, process: str = "") -> None:
 
         waiting_for = job.claimant.when_closed
         waiting_for.append(left)
-        request.abandoned = lambda: waiting_for.remove(left)
+
+        def abandon() -> None:
+            if left in waiting_for:  # else that client is leaving now
+                waiting_for.remove(left)
+
+        request.abandoned = abandon
 
 
 def resize(

@@ -211,6 +211,22 @@ def test_threads_share_an_environment() -> None:
         assert outputs == {number: f"{number}\n" for number in range(10)}
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_exit_in_a_callback_ends_the_command_and_reaches_the_caller(
+    kind: type[BaseException],
+) -> None:
+    def leave(_: object) -> None:
+        raise kind
+
+    with blocking.open("local", login=False) as env:
+        with pytest.raises(kind):
+            env.run("echo x; sleep 60", on_output=leave)
+        log = env.start("echo x; sleep 60").id
+        with pytest.raises(kind):
+            env.follow_log(log, leave)
+        assert env.run("echo on").output == "on\n"
+
+
 def test_a_blocking_call_inside_on_output_is_refused() -> None:
     with hermetic.blocking.open("local") as env, pytest.raises(RuntimeError, match="async API"):
         env.run("echo x; sleep 5", on_output=lambda _: env.run("true"))

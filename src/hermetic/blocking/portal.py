@@ -129,11 +129,23 @@ def in_portal(make: Callable[[], Coroutine[Any, Any, K]]) -> tuple[Portal, K]:
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
-        loop.run_forever()
+        while not _has_stopped(loop):
+            pass
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()
+
+
+def _has_stopped(loop: asyncio.AbstractEventLoop) -> bool:
+    """Runs the loop; False where a task ended with an exception that asyncio lets out of the loop,
+    too: its caller gets it, and the loop goes on.
+    """
+    try:
+        loop.run_forever()
+    except (KeyboardInterrupt, SystemExit):  # of the caller's own function
+        return False
+    return True
 
 
 def _close_collected(

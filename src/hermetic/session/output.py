@@ -109,7 +109,7 @@ class LiveOutput:
     """Follows the logs of one open `run` from their first byte, each to its taker."""
 
     def __init__(self, link: Link, command: Call[answers.Ran], takers: Takers) -> None:
-        self.error: Exception | None = None  # what a taker raised; the command is then cancelled
+        self.error: BaseException | None = None  # what a taker raised; the command is cancelled
         self._link = link
         self._command = command
         self._moved = asyncio.Event()
@@ -146,7 +146,7 @@ class LiveOutput:
             return
         try:
             take(data)
-        except Exception as error:  # the caller's own: it travels to the caller of `run`
+        except BaseException as error:  # the caller's own: it travels to the caller of `run`
             self.error = error
             self._link.cancel(self._command)
 

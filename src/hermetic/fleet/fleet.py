@@ -220,7 +220,6 @@ class Fleet:
         lived before or that another process opened.
         """
         self._is_closed = True
-        atexit.unregister(self._leave)
         members, self._members = self._members, {}
         attached = {
             self._name(task) for task, member in members.items() if member.environment is not None
@@ -235,6 +234,7 @@ class Fleet:
         for end in ends:
             if isinstance(end, BaseException):
                 raise end
+        atexit.unregister(self._leave)
         return sum(map(bool, ends))
 
     async def __aenter__(self) -> "Fleet":

@@ -76,11 +76,17 @@ class Opening:
     def __init__(
         self,
         make: Callable[[], Awaitable[Environment]],
-        guard: Callable[[Environment], None] = lambda environment: None,
+        guard: Callable[[Environment], None],
+        call: str,
     ) -> None:
         self._make = make
         self._guard = guard
+        self._call = call  # as the caller wrote it, for messages
+        self._is_entered = False
         self._environment: Environment | None = None
+
+    def __repr__(self) -> str:
+        return f"<Opening by {self._call}: await it, or use `async with`>"
 
     def __await__(self) -> Generator[Any, None, Environment]:
         return self._opened().__await__()
@@ -91,12 +97,41 @@ class Opening:
         return environment
 
     async def __aenter__(self) -> Environment:
-        self._environment = await self
+        if self._is_entered:
+            raise RuntimeError(f"another `async with` uses this opening; call {self._call} again")
+        self._is_entered = True
+        try:
+            self._environment = await self
+        except BaseException:
+            self._is_entered = False
+            raise
         return self._environment
 
     async def __aexit__(self, *_: object) -> None:
-        if self._environment is not None:
-            await self._environment.close()
+        assert self._environment is not None, "it was entered"
+        environment, self._environment, self._is_entered = self._environment, None, False
+        await environment.close()
+
+    if not TYPE_CHECKING:  # checkers say it in their own words
+
+        def __getattr__(self, name: str) -> object:
+            if name.startswith("_"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AttributeError(
+                f"{self._call} gives no environment before it is awaited, so it has no {name!r}; {self._advice()}"
+            )
+
+        def _advice(self) -> str:
+            return (
+                f"write `await {self._call}` or `async with {self._call} as env`; "
+                "without async, use hermetic.blocking"
+            )
+
+        def __enter__(self) -> object:
+            raise TypeError(f"`with` takes no {self._call}; {self._advice()}")
+
+        def __exit__(self, *_: object) -> None:
+            """Never called."""
 
 
 def open(
@@ -118,7 +153,9 @@ def open(
     started.
     """
     return Opening(
-        lambda: open_environment(kind, task, options, replace=replace), _guarding(policy, approver)
+        lambda: open_environment(kind, task, options, replace=replace),
+        _guarding(policy, approver),
+        f"hermetic.open({kind!r}, …)" if options or task else f"hermetic.open({kind!r})",
     )
 
 
@@ -130,7 +167,11 @@ def attach(
     Raises: EnvironmentUnavailable when there is none; Unreachable when it may live and does not let
     this caller in.
     """
-    return Opening(lambda: attach_environment(task_or_id), _guarding(policy, approver))
+    return Opening(
+        lambda: attach_environment(task_or_id),
+        _guarding(policy, approver),
+        f"hermetic.attach({task_or_id!r})",
+    )
 
 
 def _guarding(policy: Mode | None, approver: Approver | None) -> Callable[[Environment], None]:

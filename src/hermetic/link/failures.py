@@ -48,5 +48,16 @@ class Abandoned(ResidentGone, Unreachable):
         Unreachable.__init__(self, message, environment=environment, state="stalled")
 
 
+class OtherLoop(EnvironmentUnavailable):
+    """The caller runs in another event loop than the link. Nothing was sent."""
+
+    def __init__(self, environment: str) -> None:
+        advice = "use one asyncio.run() for all of it, attach to it again in this loop, or use hermetic.blocking"
+        super().__init__(
+            f"environment {environment} belongs to the event loop that opened it; {advice}",
+            environment=environment,
+        )
+
+
 class BrokenOff(EnvironmentUnavailable):
     """The connection broke during a request that is not idempotent; it may have been executed."""

@@ -27,7 +27,7 @@ from hermetic.contract.limits import (
 from hermetic.link import answers
 from hermetic.link.calls import Call, Viewing, Views
 from hermetic.link.connection import Connection, Misbehaved, Silent, Unanswered
-from hermetic.link.failures import Abandoned, BrokenOff, GivenUp, ResidentGone, Stalled
+from hermetic.link.failures import Abandoned, BrokenOff, GivenUp, OtherLoop, ResidentGone, Stalled
 from hermetic.link.keepalive import KeepAlive
 from hermetic.link.wire import MALFORMED, Frame, pack_frame
 from hermetic.resident.wire.frames import CANCEL, ERROR, EVENT, REPLY, FrameError
@@ -114,9 +114,14 @@ class Link:
         self._connection, self.hello = await self._connect()
         return self.hello
 
+    def check_loop(self) -> None:
+        """Raises OtherLoop anywhere but in the event loop that opened the link."""
+        if asyncio._get_running_loop() is not self._loop:
+            raise OtherLoop(self.environment)
+
     def send(self, call: Call[R]) -> "asyncio.Future[tuple[R, bytes]]":
         """Sends a request; the future is its answer. Raises EnvironmentUnavailable when the link
-        has ended.
+        has ended, or belongs to another event loop.
 
         Nothing is sent to a stalled resident: what its caller was told is not done must not be done
         later.
@@ -125,6 +130,7 @@ class Link:
             raise self._end()
         if self.is_stalled:
             raise Stalled(environment=self.environment, was_sent=False)
+        self.check_loop()
         future = self._send(call)
         if (waits := call.waits) is not None:
             self.expect(call, waits)

@@ -1,5 +1,6 @@
 """Checks of arguments: each error says what would be right, before anything is started."""
 
+import asyncio
 import inspect
 import os
 import re
@@ -49,6 +50,8 @@ def encode_input(data: str | bytes, argument: str) -> bytes:
     """Input as bytes, text as UTF-8."""
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
+    if not isinstance(data, str):
+        raise _wrong(argument, f"{argument} must be text or bytes, not {type(data).__name__}")
     return encode_text(data, argument)
 
 
@@ -77,6 +80,15 @@ def check_callback(
         advice = "let it put the bytes into an asyncio.Queue"
         raise _wrong(argument, f"{argument} must be a plain function, not an async one; {advice}")
     return function
+
+
+def check_event(event: asyncio.Event) -> asyncio.Event:
+    """An event of asyncio: waiting for another one would block the event loop."""
+    if not isinstance(event, asyncio.Event):
+        kind = f"{type(event).__module__}.{type(event).__qualname__}"
+        advice = "where a thread sets it, use loop.call_soon_threadsafe(event.set)"
+        raise _wrong("cancel", f"cancel must be an asyncio.Event, not {kind}; {advice}")
+    return event
 
 
 def check_positive(value: float, argument: str) -> float:

@@ -124,6 +124,7 @@ class Environment(Session):
         """
         if self._is_closed:
             return
+        self._link.check_loop()
         self._is_closed = True
         try:
             try:

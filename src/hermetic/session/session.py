@@ -24,6 +24,7 @@ from hermetic.session.arguments import (
     check_callback,
     check_count,
     check_env,
+    check_event,
     check_id,
     check_positive,
     encode_command,
@@ -123,6 +124,8 @@ class Session(FileMethods):
             _add_place(fields, cwd, env)
         takers = None if on_output is None else (check_callback(on_output), on_output)
         data = None if stdin is None else encode_input(stdin, "stdin")
+        if cancel is not None:
+            check_event(cancel)
 
         def call(fields: Fields, body: bytes) -> Awaitable[Ran]:
             return self._run(Call(fields, answers.ran, body), most, cancel, takers)

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -59,3 +60,19 @@ async def test_paths_that_are_no_text_go_as_they_are(tmp_path: Path) -> None:
     with pytest.raises(hermetic.ConfigError, match="UTF-8") as caught:
         await hermetic.open("local", cwd=odd)
     assert caught.value.setting == "cwd"
+
+
+@pytest.mark.parametrize("policy", [None, "deny"])
+async def test_paths_may_be_path_objects(policy: Literal["deny"] | None, tmp_path: Path) -> None:
+    async with hermetic.open("local", policy=policy, cwd=tmp_path, login=False) as env:
+        (own := tmp_path / "own").mkdir()
+        assert (await env.run("pwd", cwd=own)).output == f"{own}\n"
+        assert (await (await env.start("pwd", cwd=own)).wait(10)).exit_code == 0
+        await env.write_file(own / "a", "one\n")
+        await env.patch(own / "a", "one", "two")
+        await env.move_file(own / "a", own / "b")
+        assert await env.read_file(own / "b") == "two\n"
+        await env.upload(own / "b", own / "c")
+        await env.download(own / "c", own / "d")
+        await env.delete_file(own / "b")
+        assert await env.list_names(own) == ["c", "d"]

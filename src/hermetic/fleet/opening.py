@@ -8,7 +8,7 @@ import shlex
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -139,7 +139,7 @@ def open(
     *,
     task: str | None = None,
     replace: bool = False,
-    policy: Mode | None = None,
+    policy: Literal["ask", "deny", "allow"] | None = None,
     approver: Approver | None = None,
     **options: Any,
 ) -> Opening:
@@ -160,7 +160,10 @@ def open(
 
 
 def attach(
-    task_or_id: str, *, policy: Mode | None = None, approver: Approver | None = None
+    task_or_id: str,
+    *,
+    policy: Literal["ask", "deny", "allow"] | None = None,
+    approver: Approver | None = None,
 ) -> Opening:
     """Attaches to a living environment by its task or id.
 

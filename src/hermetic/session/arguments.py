@@ -67,6 +67,12 @@ def encode_path(path: str | bytes | os.PathLike[str], argument: str) -> str | by
     return plain if isinstance(plain, str) and (plain.isascii() or is_text(plain)) else encoded
 
 
+def path_text(path: str | bytes | os.PathLike[str], argument: str) -> str:
+    """A path as text; bytes that are no UTF-8 are smuggled into it, as Python does."""
+    encoded = encode_path(path, argument)
+    return encoded if isinstance(encoded, str) else encoded.decode("utf-8", "surrogateescape")
+
+
 def check_callback(
     function: Callable[[bytes], object], argument: str = "on_output"
 ) -> Callable[[bytes], object]:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from os import PathLike
 from typing import BinaryIO, Literal, TypeVar
 
 import msgspec
@@ -25,7 +26,13 @@ from hermetic.contract.limits import FILE, FRAME_BODY
 from hermetic.link import answers
 from hermetic.link.calls import Call
 from hermetic.link.link import Link
-from hermetic.session.arguments import check_count, check_positive, encode_input, encode_path
+from hermetic.session.arguments import (
+    check_count,
+    check_positive,
+    encode_input,
+    encode_path,
+    path_text,
+)
 from hermetic.session.blobs import cut, with_blob
 from hermetic.tools.edits.encoding import decode
 
@@ -39,24 +46,26 @@ class FileMethods:
     # who has to allow writes; None: the caller is trusted
     _guard: Guard | None
 
-    async def read_file(self, path: str) -> str:
+    async def read_file(self, path: str | PathLike[str]) -> str:
         """A file's content as text; invalid UTF-8 is replaced.
 
         Raises FileNotFoundError and other OSErrors.
         """
         return (await self._files.read(path)).data.decode("utf-8", "replace")
 
-    async def read_bytes(self, path: str) -> bytes:
+    async def read_bytes(self, path: str | PathLike[str]) -> bytes:
         """A file's content. Raises FileNotFoundError and other OSErrors."""
         return (await self._files.read(path)).data
 
-    async def read_content(self, path: str, *, bounds: Bounds | None = None) -> FileContent:
+    async def read_content(
+        self, path: str | PathLike[str], *, bounds: Bounds | None = None
+    ) -> FileContent:
         """A file's content and status, read atomically. Raises OSErrors, NotPermitted."""
         return await self._files.read(path, bounds)
 
     async def read_lines(
         self,
-        path: str,
+        path: str | PathLike[str],
         first: int = 1,
         count: int = 500,
         *,
@@ -73,14 +82,16 @@ class FileMethods:
             path, first, check_count(count, "count"), width, budget, bounds
         )
 
-    async def list_names(self, path: str, *, bounds: Bounds | None = None) -> list[str]:
+    async def list_names(
+        self, path: str | PathLike[str], *, bounds: Bounds | None = None
+    ) -> list[str]:
         """The names in a directory, sorted, at most 10,000. Raises OSErrors, NotPermitted."""
         return await self._files.names(path, bounds)
 
     async def search_files(
         self,
         pattern: str,
-        path: str = ".",
+        path: str | PathLike[str] = ".",
         *,
         target: Literal["content", "files"] = "content",
         output_mode: Literal["content", "files_only", "count"] = "content",
@@ -111,7 +122,7 @@ class FileMethods:
         return await self._files.search(path, bounds, wish)
 
     async def file_status(
-        self, path: str, *, missing: bool = False, bounds: Bounds | None = None
+        self, path: str | PathLike[str], *, missing: bool = False, bounds: Bounds | None = None
     ) -> FileStatus:
         """Status of a file; with `missing` a missing file is no error, and its kind says so.
 
@@ -121,7 +132,7 @@ class FileMethods:
 
     async def write_file(
         self,
-        path: str,
+        path: str | PathLike[str],
         content: str | bytes,
         *,
         expect: str | None = None,
@@ -139,7 +150,7 @@ class FileMethods:
         return await self._files.write(path, data, expect=expect, mode=mode, bounds=bounds)
 
     async def delete_file(
-        self, path: str, *, expect: str | None = None, bounds: Bounds | None = None
+        self, path: str | PathLike[str], *, expect: str | None = None, bounds: Bounds | None = None
     ) -> Written:
         """Deletes a file; a link itself is deleted. Raises FileChanged, NotPermitted, OSErrors."""
         await self._may_write(path)
@@ -147,8 +158,8 @@ class FileMethods:
 
     async def move_file(
         self,
-        path: str,
-        target: str,
+        path: str | PathLike[str],
+        target: str | PathLike[str],
         *,
         expect: str | None = None,
         replace: bool = False,
@@ -161,18 +172,18 @@ class FileMethods:
         await self._may_write(path, target)
         return await self._files.move(path, target, expect, replace, bounds)
 
-    async def upload(self, source: str, path: str) -> None:
+    async def upload(self, source: str | PathLike[str], path: str | PathLike[str]) -> None:
         """Copies a file of the caller's machine to `path` in the environment."""
         await self._may_write(path)
         await self._files.upload(source, path)
 
-    async def download(self, path: str, target: str) -> None:
+    async def download(self, path: str | PathLike[str], target: str | PathLike[str]) -> None:
         """Copies the file at `path` in the environment to the caller's machine."""
         await self._files.download(path, target)
 
-    async def _may_write(self, *paths: str) -> None:
+    async def _may_write(self, *paths: str | PathLike[str]) -> None:
         if self._guard is not None:
-            await self._guard.write(paths)
+            await self._guard.write([path_text(path, "path") for path in paths])
 
 
 class Files:
@@ -182,7 +193,7 @@ class Files:
         self._link = link
         self._session = session
 
-    async def read(self, path: str, bounds: Bounds | None = None) -> FileContent:
+    async def read(self, path: str | PathLike[str], bounds: Bounds | None = None) -> FileContent:
         """A file's whole content."""
         found: answers.FilePiece | None = None
         pieces = []
@@ -194,7 +205,7 @@ class Files:
         return FileContent(data=data, status=_status(found))
 
     async def status(
-        self, path: str, missing: bool = False, bounds: Bounds | None = None
+        self, path: str | PathLike[str], missing: bool = False, bounds: Bounds | None = None
     ) -> FileStatus:
         """What a file is like."""
         return (
@@ -202,7 +213,13 @@ class Files:
         )[0]
 
     async def lines(
-        self, path: str, first: int, count: int, width: int, budget: int, bounds: Bounds | None
+        self,
+        path: str | PathLike[str],
+        first: int,
+        count: int,
+        width: int,
+        budget: int,
+        bounds: Bounds | None,
     ) -> FilePage:
         """Some lines of a file."""
         wish: dict[str, object] = {"first": first, "lines": count, "width": width, "budget": budget}
@@ -221,13 +238,13 @@ class Files:
             mark=said.mark,
         )
 
-    async def names(self, path: str, bounds: Bounds | None = None) -> list[str]:
+    async def names(self, path: str | PathLike[str], bounds: Bounds | None = None) -> list[str]:
         """The names in a directory, sorted."""
         _, body = await self._ask("list_names", answers.done, path, bounds, {})
         return self._link.decode(answers.names, body)
 
     async def search(
-        self, path: str, bounds: Bounds | None, wish: Mapping[str, object]
+        self, path: str | PathLike[str], bounds: Bounds | None, wish: Mapping[str, object]
     ) -> Findings:
         """What a search below a path finds."""
         _, body = await self._ask("search_files", answers.done, path, bounds, wish)
@@ -235,7 +252,7 @@ class Files:
 
     async def write(
         self,
-        path: str,
+        path: str | PathLike[str],
         content: bytes,
         *,
         expect: str | None = None,
@@ -248,7 +265,9 @@ class Files:
             return await self._write(path, content, None, bounds, more)
         return await self._write_pieces(path, lambda: cut(content), bounds, more)
 
-    async def delete(self, path: str, expect: str | None, bounds: Bounds | None) -> Written:
+    async def delete(
+        self, path: str | PathLike[str], expect: str | None, bounds: Bounds | None
+    ) -> Written:
         """Takes a file away."""
         written, _ = await self._ask(
             "delete_file", answers.written, path, bounds, {"expect": expect}, repeats=False
@@ -256,7 +275,12 @@ class Files:
         return written
 
     async def move(
-        self, path: str, target: str, expect: str | None, replace: bool, bounds: Bounds | None
+        self,
+        path: str | PathLike[str],
+        target: str | PathLike[str],
+        expect: str | None,
+        replace: bool,
+        bounds: Bounds | None,
     ) -> Written:
         """Gives a file another path."""
         more = {"expect": expect, "replace": replace, "target": encode_path(target, "target")}
@@ -292,24 +316,26 @@ class Files:
             return await use(None, content)
         return await with_blob(self._link, lambda: cut(content), use)
 
-    async def upload(self, source: str, path: str) -> None:
+    async def upload(self, source: str | PathLike[str], path: str | PathLike[str]) -> None:
         """Copies a file of the caller's machine here."""
         with await asyncio.to_thread(open, source, "rb") as file:
             await self._write_pieces(path, lambda: _read_pieces(file), None, {})
 
-    async def download(self, path: str, target: str, *, most: int | None = None) -> None:
+    async def download(
+        self, path: str | PathLike[str], target: str | PathLike[str], *, most: int | None = None
+    ) -> None:
         """Copies a file to the caller's machine: aside first, then renamed, so that no half file is
         seen.
 
         Links are followed. Raises InvalidArgument for a device, a socket or a pipe.
         """
-        target = await asyncio.to_thread(_target_file, target)
-        fd, aside = tempfile.mkstemp(prefix=".hermetic-", dir=os.path.dirname(target))
+        file = await asyncio.to_thread(_target_file, target)
+        fd, aside = tempfile.mkstemp(prefix=".hermetic-", dir=os.path.dirname(file))
         try:
             async for _, piece in self._pieces(path, most=most):
                 await asyncio.to_thread(_write_all, fd, piece)
             os.fchmod(fd, 0o666 & ~_umask())
-            os.replace(aside, target)
+            os.replace(aside, file)
         except BaseException:
             os.unlink(aside)
             raise
@@ -320,7 +346,7 @@ class Files:
         self,
         op: str,
         reply: "msgspec.msgpack.Decoder[R]",
-        path: str,
+        path: str | PathLike[str],
         bounds: Bounds | None,
         more: Mapping[str, object],
         body: bytes = b"",
@@ -334,7 +360,7 @@ class Files:
         )
 
     async def _pieces(
-        self, path: str, *, most: int | None, bounds: Bounds | None = None
+        self, path: str | PathLike[str], *, most: int | None, bounds: Bounds | None = None
     ) -> AsyncIterator[tuple[answers.FilePiece, bytes]]:
         """The content as it was long when the first piece came."""
         at, size = 0, None
@@ -358,7 +384,7 @@ class Files:
 
     async def _write(
         self,
-        path: str,
+        path: str | PathLike[str],
         content: bytes,
         blob: str | None,
         bounds: Bounds | None,
@@ -374,7 +400,7 @@ class Files:
 
     async def _write_pieces(
         self,
-        path: str,
+        path: str | PathLike[str],
         pieces: Callable[[], Iterable[bytes]],
         bounds: Bounds | None,
         more: Mapping[str, object],
@@ -430,7 +456,7 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def _target_file(path: str) -> str:
+def _target_file(path: str | PathLike[str]) -> str:
     """The file here that a path leads to. Raises InvalidArgument where none can be written."""
     target = os.path.realpath(path)
     directory = os.path.dirname(target)

@@ -5,6 +5,7 @@ import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hermetic.contract.approval import Guard, Judged
@@ -30,6 +31,7 @@ from hermetic.session.arguments import (
     encode_command,
     encode_input,
     encode_path,
+    path_text,
 )
 from hermetic.session.blobs import cut, with_blob
 from hermetic.session.files import FileMethods, Files
@@ -87,7 +89,7 @@ class Session(FileMethods):
         *,
         timeout: float | None = None,
         on_timeout: Literal["kill", "yield"] = "kill",
-        cwd: str | None = None,
+        cwd: str | PathLike[str] | None = None,
         stdin: str | bytes | None = None,
         env: Mapping[str, str] | None = None,
         separate: bool = False,
@@ -152,7 +154,7 @@ class Session(FileMethods):
         pty: bool = False,
         rows: int = 24,
         cols: int = 80,
-        cwd: str | None = None,
+        cwd: str | PathLike[str] | None = None,
         stdin: str | bytes = "pipe",
         env: Mapping[str, str] | None = None,
         separate: bool = False,
@@ -207,11 +209,13 @@ class Session(FileMethods):
         command: str | Sequence[str],
         fields: Fields,
         send: Callable[[Fields, Judged | None], Awaitable[R]],
+        cwd: str | PathLike[str] | None,
         **met: Any,
     ) -> Awaitable[R]:
         """What `send` returns once the command was judged; again where the session has changed in
         between.
         """
+        met["cwd"] = None if cwd is None else path_text(cwd, "cwd")
 
         async def attempt() -> R:
             judged = self._judged
@@ -234,7 +238,7 @@ class Session(FileMethods):
 
     async def patch(
         self,
-        path: str | None = None,
+        path: str | PathLike[str] | None = None,
         old_string: str | None = None,
         new_string: str | None = None,
         *,
@@ -258,7 +262,8 @@ class Session(FileMethods):
             return await edits.patch(patch)
         if path is None or old_string is None or new_string is None:
             raise InvalidArgument("give path, old_string and new_string, or patch", argument="path")
-        return await edits.replace(path, old_string, new_string, replace_all=replace_all)
+        where = path_text(path, "path")
+        return await edits.replace(where, old_string, new_string, replace_all=replace_all)
 
     async def state(self) -> SessionState:
         """The cwd and the exported variables that the next command sees."""
@@ -417,7 +422,9 @@ def as_judged(session: Session, judged: Judged | None) -> Session:
     return twin
 
 
-def _add_place(fields: Fields, cwd: str | None, env: Mapping[str, str] | None) -> None:
+def _add_place(
+    fields: Fields, cwd: str | PathLike[str] | None, env: Mapping[str, str] | None
+) -> None:
     """Where one command runs and with which variables besides the session's."""
     if cwd is not None:
         fields["cwd"] = encode_path(cwd, "cwd")

@@ -222,11 +222,11 @@ class Link:
         """Cancels a request and waits for its last answer, however often the waiter is cancelled
         meanwhile.
 
-        None when that answer is an error, came before, or does not come because the resident is
-        stalled.
+        None when that answer is an error, does not come because the resident is stalled, or came
+        before to a waiter that was not shielded.
         """
         if call.id not in self._calls:
-            return None
+            return _answer_in(call.future)
         last = call.future = self._loop.create_future()
         self.cancel(call)
         if self.is_stalled:
@@ -235,7 +235,7 @@ class Link:
         while not last.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([last])
-        return None if last.exception() else last.result()
+        return _answer_in(last)
 
     def decode(self, decoder: "msgspec.msgpack.Decoder[R]", body: bytes) -> R:
         """The decoded body. Raises EnvironmentUnavailable when it is invalid."""
@@ -505,3 +505,10 @@ class Link:
     def _fail(self, call: Call[Any], error: Exception) -> None:
         if not call.future.done():
             call.future.set_exception(error)
+
+
+def _answer_in(future: "asyncio.Future[tuple[R, bytes]]") -> tuple[R, bytes] | None:
+    """The answer, if it came."""
+    if not future.done() or future.cancelled() or future.exception() is not None:
+        return None
+    return future.result()

@@ -194,7 +194,8 @@ class Session(FileMethods):
 
         async def send(fields: Fields, judged: Judged | None) -> Process:
             try:
-                said = await self._with_command(fields, text, data, self._start)
+                start = partial(self._start, is_new=id is None)
+                said = await self._with_command(fields, text, data, start)
             except Stalled:
                 # its caller cannot know it: should the resident start it yet, it ends it
                 if id is None:
@@ -334,19 +335,20 @@ class Session(FileMethods):
             elif waiting is not None:
                 waiting.cancel()
 
-    async def _start(self, fields: Fields, body: bytes) -> answers.Described:
+    async def _start(self, fields: Fields, body: bytes, *, is_new: bool) -> answers.Described:
+        """Starts a process; `is_new`: nobody else uses its id."""
         call = Call(fields, answers.described, body)
         if self._link.is_stalled:
             await self._link.recover()
         future = self._link.send(call)
         try:
-            said, _ = await future
+            # Shielded: the answer to a start counts, though its caller is cancelled as it comes.
+            said, _ = await asyncio.shield(future)
         except asyncio.CancelledError:
-            if (answer := await self._link.stop(call)) and not answer[0].existing:
-                # No other client knows its id.
-                self._link.send(
-                    Call({"op": "kill", "process": answer[0].process.id}, answers.described)
-                ).cancel()
+            answer = await self._link.stop(call)
+            # After a reconnect a process exists that was new before it.
+            if answer is not None and (is_new or not answer[0].existing):
+                self._link.mention("kill", process=answer[0].process.id)
             raise
         return said
 

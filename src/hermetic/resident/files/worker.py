@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 
 from ..life.fast_stdlib import deque, signal
 from ..life.process_attributes import fork
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     Task = Callable[[], bytes]
     Done = Callable[[bytes], None]
     Failed = Callable[[Refusal], None]
+
+# of an answer, before it: a worker may be killed while it writes
+LENGTH = struct.Struct("=Q")
 
 
 class WorkerPool:
@@ -52,6 +56,8 @@ class Work:
     is_over = False
     fd: int | None = None  # the child's answer; None: it has not started
     timer: Timer | None = None
+    has_exited = False
+    refusal: Refusal | None = None  # for `failed`, once the child is gone
 
     def __init__(
         self, pool: WorkerPool, task: Task, done: Done, failed: Failed, seconds: float | None
@@ -88,7 +94,7 @@ class Work:
             pass
         os.set_blocking(fd, False)
         self.fd, loop = fd, self.pool.loop
-        loop.on_exit(self.pid, lambda _: None, lambda: True)
+        loop.on_exit(self.pid, self._exited, lambda: True)
         self.watch = loop.watch(fd, self._read)
         if self.seconds is not None:
             self.timer = loop.call_later(self.seconds, self._time_out)
@@ -102,7 +108,8 @@ class Work:
             self.pool.waiting.remove(self)
             return
         self._end()
-        for kill in (os.killpg, os.kill):
+        # its children outlive it; its own number is free once it was waited for
+        for kill in (os.killpg,) if self.has_exited else (os.killpg, os.kill):
             try:
                 kill(self.pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -127,21 +134,38 @@ class Work:
         except BlockingIOError:
             return
         self.answer += data
-        kind = self.answer[:1]
         if len(self.answer) > WORKER_ANSWER:
             self._fail("EnvironmentUnavailable", "the answer of a worker is too long")
-        elif not data and not kind:
-            self._fail(
+        elif not data and not self._is_whole():
+            self.refusal = Refusal(
                 "EnvironmentUnavailable",
                 "a worker of the resident was ended before it had answered",
             )
+            self.stop()
+            if self.has_exited:
+                self._tell()
         elif not data:
             self._end()
+            kind, answer = self.answer[LENGTH.size :][:1], bytes(self.answer[LENGTH.size + 1 :])
             if kind == b"=":
-                self.done(bytes(self.answer[1:]))
+                self.done(answer)
             else:
-                refused, message, fields = frames.unpack(bytes(self.answer[1:]))
+                refused, message, fields = frames.unpack(answer)
                 self.failed(Refusal(refused, message, **fields))
+
+    def _is_whole(self) -> bool:
+        size = len(self.answer) - LENGTH.size
+        return size > 0 and LENGTH.unpack_from(self.answer) == (size,)
+
+    def _exited(self, status: int) -> None:
+        self.has_exited = True
+        self._tell()
+
+    def _tell(self) -> None:
+        """Reports a child that ended too early: what it held is free now."""
+        refusal, self.refusal = self.refusal, None
+        if refusal is not None:
+            self.failed(refusal)
 
     def _end(self) -> None:
         self.is_over = True
@@ -166,6 +190,6 @@ def _child(task: Task, fd: int) -> None:
             answer = b"=" + task()
         except Refusal as error:
             answer = b"!" + frames.pack([error.kind, error.message, error.fields])
-        write_all(fd, answer)
+        write_all(fd, LENGTH.pack(len(answer)) + answer)
     finally:
         os._exit(0)

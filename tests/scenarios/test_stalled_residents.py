@@ -287,7 +287,7 @@ async def test_one_that_does_not_answer_for_as_long_as_it_may_be_unattended_is_e
         need_engine(kind)
         options = {"image": need_variable("IMAGE_BASE")}
     env = await hermetic.open(kind, task=TASK, lease=1, unattended=15, **options)
-    (pid,) = listeners(runtime_root() / env.id)
+    (pid,) = await listeners(runtime_root() / env.id)
     os.kill(pid, signal.SIGSTOP)
     await env.close()
     done = await asyncio.to_thread(program, "ps")

@@ -214,3 +214,20 @@ async def test_hundreds_of_items_end_with_nothing_left() -> None:
         mapped = await fleet.map(square, range(scale(400)), limit=8)
         assert mapped.values == [number * number for number in range(scale(400))]
     assert os.listdir(runtime_root()) == []
+
+
+async def test_what_map_cannot_use_is_named_before_anything_opens() -> None:
+    wrong: Any = 3
+    text: Any = "3"
+    async with Fleet("local", **FAST) as fleet:
+        with pytest.raises(InvalidArgument, match="function must take an environment and an item"):
+            await fleet.map(wrong, [1])
+        with pytest.raises(InvalidArgument, match="timeout must be a number of seconds"):
+            await fleet.map(square, [1], timeout=text)
+        with pytest.raises(InvalidArgument, match="progress must be"):
+            await fleet.map(square, [1], progress=wrong)
+        with pytest.raises(InvalidArgument, match="items 0 and 2 have the same task 'odd'; give"):
+            await fleet.map(square, [1, 2, 3], task=lambda item: "odd" if item % 2 else "even")
+        with pytest.raises(ZeroDivisionError):
+            await fleet.map(square, [1], task=lambda item: str(item / 0))
+        assert fleet.tasks == []

@@ -154,11 +154,12 @@ class Fleet:
         """
         _check_count("limit", limit, least=1)
         _check_count("retries", retries, least=0)
-        batch = secrets.token_hex(4)
+        batch, given = secrets.token_hex(4), list(items)
+        names = None if task is None else mapping.named(task, given)
 
-        def name(index: int, item: Any) -> str:
-            if task is not None:
-                return task(item)
+        def name(index: int) -> str:
+            if names is not None:
+                return names[index]
             unique = f"map-{batch}-{index}"
             self._own[unique] = unique
             return unique
@@ -179,7 +180,7 @@ class Fleet:
             timeout=timeout,
             progress=progress,
         )
-        return await work.run(items)
+        return await work.run(given)
 
     async def close_task(self, task: str, *, remove: bool = False) -> bool:
         """Detaches from a task's environment; `remove=True` ends it. False if there is none."""

@@ -8,7 +8,7 @@ import asyncio
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -19,6 +19,7 @@ from hermetic.contract.errors import (
     NotInstalled,
 )
 from hermetic.contract.fleet import ItemResult, Mapped, MapProgress, MapSummary
+from hermetic.session.arguments import check_positive
 from hermetic.session.callbacks import answer_of
 from hermetic.session.environment import Environment
 from hermetic.session.keeping import link_of
@@ -43,16 +44,22 @@ class Mapping:
         use: Callable[[str], AbstractAsyncContextManager[Environment]],
         end: Callable[[str], Awaitable[object]],
         function: Function,
-        name: Callable[[int, Any], str],
+        name: Callable[[int], str],
         *,
         limit: int,
         retries: int,
         timeout: float | None,
         progress: Progress,
     ) -> None:
-        if timeout is not None and not timeout > 0:
-            message = f"timeout must be seconds above zero, or None, not {timeout!r}"
-            raise InvalidArgument(message, argument="timeout")
+        if not callable(function):
+            kind = type(function).__name__
+            message = f"function must take an environment and an item, and is of type {kind}"
+            raise InvalidArgument(message, argument="function")
+        if timeout is not None:
+            check_positive(timeout, "timeout")
+        if not (isinstance(progress, bool) or callable(progress)):
+            message = f"progress must be True, False or a function, not {progress!r}"
+            raise InvalidArgument(message, argument="progress")
         self._use, self._end, self._function, self._name = use, end, function, name
         self._limit, self._retries, self._timeout = limit, retries, timeout
         self._report = _bar if progress is True else progress or (lambda now: None)
@@ -63,9 +70,8 @@ class Mapping:
     def __repr__(self) -> str:
         return f"<Mapping: {self._done} of {len(self._results)}>"
 
-    async def run(self, items: Iterable[Any]) -> Mapped:
+    async def run(self, given: Sequence[Any]) -> Mapped:
         """The results; a cancelled call ends its environments first."""
-        given = list(items)
         self._results = [None] * len(given)
         self._began = time.monotonic()
         waiting = iter(enumerate(given))
@@ -102,7 +108,7 @@ class Mapping:
 
     async def _attempt(self, index: int, item: Any, attempt: int) -> tuple[ItemResult, bool]:
         """One attempt, and whether another one is safe and may help."""
-        task = self._name(index, item)
+        task = self._name(index)
         known: dict[str, Any] = {"index": index, "item": item, "attempts": attempt}
         was_gone = False
         began, opened, is_untouched = time.monotonic(), 0.0, True
@@ -156,6 +162,20 @@ class Mapping:
             opening_seconds=_median(result.opening_seconds for result in results),
             item_seconds=_median(result.seconds for result in results),
         )
+
+
+def named(task: Callable[[Any], str], items: Sequence[Any]) -> list[str]:
+    """The names that the caller's function gives to the environments of the items.
+
+    Raises InvalidArgument where two items would share one: the first to be done would end it.
+    """
+    names = [task(item) for item in items]
+    seen: dict[str, int] = {}
+    for index, name in enumerate(names):
+        if (first := seen.setdefault(name, index)) != index:
+            message = f"items {first} and {index} have the same task {name!r}; give each its own"
+            raise InvalidArgument(message, argument="task")
+    return names
 
 
 def _may_pass(error: Exception | None) -> bool:

@@ -196,6 +196,7 @@ def test_two_callers_do_not_run_one_batch_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
+        (["", " "], "names no task"),
         (['{"command": "a", "id": "x"}', '{"command": "b", "id": "x"}'], "occurs twice"),
         (['{"comand": "a"}'], "line 1"),
         ([json.dumps({"command": "a", "id": "x" * 300})], "too long"),

@@ -8,6 +8,7 @@ import asyncio
 import fcntl
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,8 +104,11 @@ def read_tasks(path: Path) -> list[BatchTask]:
             message = f'{path}, line {number}: {error}; a line is {{"id": …, "command": …}}'
             raise InvalidArgument(message, argument="tasks") from error
         found.append(task if task.id else msgspec.structs.replace(task, id=str(number)))
+    if not found:
+        message = f'{path} names no task; a line is {{"id": …, "command": …}}'
+        raise InvalidArgument(message, argument="tasks")
     ids = [task.id for task in found]
-    if twice := next((id for id in ids if ids.count(id) > 1), None):
+    if twice := next((id for id, count in Counter(ids).items() if count > 1), None):
         raise InvalidArgument(f"{path}: the id {twice!r} occurs twice", argument="tasks")
     if wrong := next((id for id in ids if not is_text(id) or len(id) > MOST_ID), None):
         raise InvalidArgument(

@@ -82,6 +82,19 @@ def test_a_directory_there_and_back(task: str, tmp_path: Path) -> None:
     assert (back / "tree" / "script").exists()
 
 
+def test_a_directory_does_not_take_the_place_of_a_file(task: str, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "file").write_text("kept")
+    for words in (
+        ("cp", f"{tmp_path}/tree", f"{task}:{tmp_path}/file"),
+        ("cp", f"{task}:{tmp_path}/tree", f"{tmp_path}/file"),
+    ):
+        done = hermetic(*words)
+        assert done.returncode == 2
+        assert b"/file is no directory, and SOURCE is one; name" in done.stderr
+    assert (tmp_path / "file").read_text() == "kept"
+
+
 def test_what_leads_outside_is_refused(task: str, tmp_path: Path) -> None:
     bad = tmp_path / "bad"
     bad.mkdir()

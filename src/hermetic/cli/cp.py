@@ -98,6 +98,7 @@ async def _copy_in(environment: Environment, source: str, target: str) -> None:
         if os.stat(source).st_mode & 0o111:
             await environment.run(["chmod", "+x", target])
         return
+    _check_place_of_tree(target, status.kind in ("missing", "directory"))
     await upload_tree(environment, source, target)
 
 
@@ -109,7 +110,21 @@ async def _copy_out(environment: Environment, source: str, target: str) -> None:
         if status.mode & 0o111:
             os.chmod(target, stat.S_IMODE(os.stat(target).st_mode) | 0o111)
         return
+    _check_place_of_tree(target, _is_free(target))
     await download_tree(environment, status.path, target)
+
+
+def _check_place_of_tree(target: str, is_free: bool) -> None:
+    if not is_free:
+        raise InvalidArgument(
+            f"{target} is no directory, and SOURCE is one; name a directory, or what is not there",
+            argument="target",
+        )
+
+
+def _is_free(target: str) -> bool:
+    """Whether a directory can be copied to a path here."""
+    return os.path.isdir(target) or not os.path.lexists(target)
 
 
 def _local(source: str) -> tuple[bool, str]:

@@ -78,7 +78,7 @@ async def _check(environment: Environment, process: Process, complaints: str) ->
     """Raises ExecutionError when the tar inside has failed."""
     ending = await process.wait()
     if ending.exit_code != 0:
-        complaint = (await environment.read_log(complaints)).data.decode(errors="replace")
+        complaint = (await environment.read_log(complaints)).data.decode(errors="replace").strip()
         advice = (
             "; there is no tar in this environment: copy single files"
             if ending.exit_code == 127

@@ -78,6 +78,15 @@ def test_an_unknown_process_is_told_before_anybody_types() -> None:
     assert (done.returncode, b"hermetic ps" in done.stderr) == (1, True)
 
 
+async def test_a_short_password_is_refused_before_it_is_typed_again() -> None:
+    with terminal("serve", "password") as shown:
+        await shown.until(b"New password for the console: ")
+        shown.type(b"short\r")
+        assert await shown.left() == 2
+        assert "at least" in (rest := shown.rest())
+        assert "Again" not in rest
+
+
 async def test_the_end_of_the_input_sets_no_password() -> None:
     with terminal("serve", "password") as shown:
         await shown.until(b"New password for the console: ")

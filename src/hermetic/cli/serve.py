@@ -190,6 +190,7 @@ def _password(arguments: argparse.Namespace) -> int:
     """Sets the password, typed twice or read from a pipe."""
     if sys.stdin.isatty():
         text = getpass.getpass("New password for the console: ")
+        password.check_password(text)
         if getpass.getpass("Again: ") != text:
             raise InvalidArgument("the two differ; nothing was changed", argument="password")
     else:

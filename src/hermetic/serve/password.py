@@ -54,12 +54,17 @@ def read_password() -> Password | None:
         ) from None
 
 
-def write_password(text: str) -> Path:
-    """Sets the password; returns the file. Raises InvalidArgument for a short one."""
+def check_password(text: str) -> None:
+    """Raises InvalidArgument for a short one."""
     if len(text) < SHORTEST:
         raise InvalidArgument(
             f"the password needs at least {SHORTEST} characters", argument="password"
         )
+
+
+def write_password(text: str) -> Path:
+    """Sets the password; returns the file. Raises InvalidArgument for a short one."""
+    check_password(text)
     salt = secrets.token_bytes(16)
     path = password_file()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -289,6 +289,9 @@ async def test_a_wrong_method_is_refused_like_everything_else() -> None:
             ("PUT", "/api/v1/ticket", 405, "wrong_method"),
             ("POST", "/", 405, "wrong_method"),
             ("POST", "/api/v1/nothing", 404, "no_such_path"),
+            ("GET", "/api", 404, "no_such_path"),
+            ("GET", "/api/", 404, "no_such_path"),
+            ("POST", "/api", 404, "no_such_path"),
         ):
             answer = await client.send(method, path)
             assert (answer.status, answer.code) == (status, code)

@@ -101,7 +101,7 @@ def make_app(
     page = Page()
 
     async def show_page(request: Request) -> Response:
-        if request.url.path.startswith("/api/"):
+        if _is_api_path(request.url.path):
             raise _no_such_path()
         if not is_page_path(request.url.path) or request.url.path.startswith("/.well-known/"):
             raise Refused(
@@ -112,7 +112,7 @@ def make_app(
     async def refuse_method(request: Request, error: Exception) -> Response:
         """Starlette's own refusal: the path is known, its method is not."""
         assert isinstance(error, HTTPException)
-        if request.scope["endpoint"] is show_page and request.url.path.startswith("/api/"):
+        if request.scope["endpoint"] is show_page and _is_api_path(request.url.path):
             return await answer_refusal(request, _no_such_path())
         allowed = dict(error.headers or {})
         advice = f"Use {allowed.get('Allow', 'GET')}."
@@ -136,6 +136,11 @@ def make_app(
     return Checked(
         console, Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     )
+
+
+def _is_api_path(path: str) -> bool:
+    """True for a path of the API, also for one that it does not have."""
+    return path == "/api" or path.startswith("/api/")
 
 
 def _no_such_path() -> Refused:

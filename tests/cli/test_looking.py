@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -261,6 +262,26 @@ async def test_who_only_looks_prolongs_no_lease(words: str) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await looking
     await observer.close()
+
+
+@pytest.mark.parametrize(
+    "words", ["logs -f followed", "wait followed", "attach followed", "record -f FILE followed"]
+)
+async def test_who_follows_one_process_prolongs_no_other_lease(words: str, tmp_path: Path) -> None:
+    async with opened("watched") as environment:
+        process = await environment.start("cat", id="followed")
+        await (await hermetic.open("local", task="idle", lease=0.5)).close()
+        observer = await attach_environment("idle", observes=True)
+        following = asyncio.create_task(
+            call(*words.replace("FILE", str(tmp_path / "cast")).split())
+        )
+        async with asyncio.timeout(20):
+            with contextlib.suppress(EnvironmentUnavailable):
+                async for _ in observer.events():
+                    pass
+        await observer.close()
+        await process.kill()
+        await following
 
 
 async def test_events_end_with_an_environment_that_no_client_uses() -> None:

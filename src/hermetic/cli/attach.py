@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext, suppres
 from hermetic.cli.command import FAILED, Command, options
 from hermetic.cli.copying import LogCopy, pieces
 from hermetic.cli.interrupts import Interrupts, Stopped, run_interruptibly
-from hermetic.cli.lookup import IN, PROCESS, KnownProcess, attached, find_process
+from hermetic.cli.lookup import IN, PROCESS, KnownProcess, process_in_use
 from hermetic.cli.opening import DenyRules, settings_here
 from hermetic.cli.report import one_line, user_name
 from hermetic.cli.streams import terminal_size
@@ -74,8 +74,7 @@ async def _show(arguments: argparse.Namespace, interrupts: Interrupts, shown: li
 async def _found(arguments: argparse.Namespace) -> AsyncIterator[KnownProcess]:
     """The process that is named, where the user's deny rules hold."""
     rules = DenyRules(settings_here())
-    async with attached(arguments.within) as environments:
-        found = await find_process(environments, arguments.id)
+    async with process_in_use(arguments.id, arguments.within) as found:
         rules.guard_environment(found.environment)
         yield found
 

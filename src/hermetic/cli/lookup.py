@@ -3,7 +3,7 @@
 import asyncio
 import shlex
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
 from hermetic.cli.command import did_you_mean
@@ -119,6 +119,21 @@ async def find_process(environments: list[KnownEnvironment], wanted: str) -> Kno
             f"{wanted!r} fits several processes: {ids}; give more of it, or --in ENV", argument="id"
         )
     return matching[0]
+
+
+@asynccontextmanager
+async def process_in_use(wanted: str, within: str | None = None) -> AsyncIterator[KnownProcess]:
+    """The process with an id that is, or begins with, `wanted`, for a block that prolongs the lease
+    of its environment, and of no other.
+
+    Raises UnknownProcess, InvalidArgument.
+    """
+    async with AsyncExitStack() as block:
+        async with attached(within, observes=True) as environments:
+            found = await find_process(environments, wanted)
+            used = await attach_environment(found.environment.id, patience=0)
+            await block.enter_async_context(used)
+        yield KnownProcess(used, found.info)
 
 
 def problems_of(environments: list[KnownEnvironment]) -> list[str]:

@@ -22,6 +22,7 @@ from hermetic.cli.lookup import (
     find_process,
     find_record,
     problems_of,
+    process_in_use,
     processes_of,
 )
 from hermetic.cli.report import age, one_line, print_json, print_listing, size, span
@@ -156,8 +157,7 @@ async def _logs(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     since = None if arguments.since is None else seconds_since(arguments.since)
     if arguments.tail is not None and arguments.tail < 0:
         raise InvalidArgument("--tail is a number of lines, 0 or more", argument="tail")
-    async with attached(arguments.within) as environments:
-        found = await find_process(environments, arguments.id)
+    async with process_in_use(arguments.id, arguments.within) as found:
         log = f"{found.info.id}/err" if arguments.stderr else found.info.id
         start = arguments.offset
         if since is not None:
@@ -206,7 +206,7 @@ async def _last_lines(environment: Environment, log: str, end: int, lines: int) 
 @interruptible
 async def _kill(arguments: argparse.Namespace, _: Interrupts) -> int:
     """Returns 1 when one could not be ended."""
-    async with attached(arguments.within) as environments:
+    async with attached(arguments.within, observes=True) as environments:
         return await _each(
             arguments.ids, lambda id: _kill_one(environments, id, arguments), arguments.json
         )

@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -30,6 +30,7 @@ from hermetic.cli.lookup import KnownEnvironment, attached, find_process, find_r
 from hermetic.cli.opening import ENVIRONMENT, settings_here
 from hermetic.cli.report import age, print_listing, size
 from hermetic.contract.errors import InvalidArgument, UnknownProcess
+from hermetic.fleet.opening import attach_environment
 from hermetic.recordings.cast import read_cast
 from hermetic.recordings.recorder import Recorder
 from hermetic.recordings.store import Store, create_file
@@ -103,14 +104,18 @@ def _record_living(
 async def _follow(
     within: str | None, name: str, file: IO[bytes], redact: Callable[[str], str]
 ) -> int:
-    async with attached(within) as environments:
-        try:
-            found = await find_process(environments, name)
-        except UnknownProcess:
-            environment = _environment(environments, name)
-            await Recorder(environment, file, redact).environment()
-        else:
-            await Recorder(found.environment, file, redact).process(found.info.id)
+    async with AsyncExitStack() as block:
+        async with attached(within, observes=True) as environments:
+            process = None
+            try:
+                found = await find_process(environments, name)
+                seen, process = found.environment, found.info.id
+            except UnknownProcess:
+                seen = _environment(environments, name)
+            environment = await attach_environment(seen.id, patience=0)
+            await block.enter_async_context(environment)
+        recorder = Recorder(environment, file, redact)
+        await (recorder.environment() if process is None else recorder.process(process))
     return 0
 
 

@@ -20,6 +20,7 @@ from hermetic.cli.lookup import (
     attached,
     find_process,
     find_record,
+    process_in_use,
 )
 from hermetic.cli.report import one_line, print_json
 from hermetic.contract.errors import EnvironmentUnavailable, UnknownProcess
@@ -32,8 +33,7 @@ NOT_ENDED = 124  # as after a timeout of `hermetic run`
 @interruptible
 async def _wait(arguments: argparse.Namespace, _: Interrupts) -> int:
     """The exit code of the process."""
-    async with attached(arguments.within) as environments:
-        found = await find_process(environments, arguments.id)
+    async with process_in_use(arguments.id, arguments.within) as found:
         process = await found.environment.process(found.info.id)
         ending = None
         with contextlib.suppress(TimeoutError):

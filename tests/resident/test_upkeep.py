@@ -228,7 +228,7 @@ async def all_wait(directory: Path) -> None:
     """The same of two sessions in a container or sandbox, where the channels have another path."""
     record = Records(directory.parent).read(directory.name)
     assert record is not None
-    (resident,) = listeners(directory)
+    (resident,) = await listeners(directory)
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             shells = shells_below(resident)

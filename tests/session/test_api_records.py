@@ -44,7 +44,7 @@ async def test_a_damaged_record_of_a_living_environment_gives_no_second_one(kind
     async with hermetic.open(kind, task="harmed", **options) as env:
         await env.run("X=1")
         damage("harmed")
-        (pid,) = listeners(runtime_root() / env.id)
+        (pid,) = await listeners(runtime_root() / env.id)
         for attempt in (
             hermetic.open(kind, task="harmed", **options),
             hermetic.attach("harmed"),
@@ -89,7 +89,7 @@ async def test_a_missing_record_of_a_living_environment_gives_no_second_one(kind
             assert "it is missing" in str(error)  # noqa: PT017
         assert (await env.run("echo $X")).output == "1\n"
         path.unlink(missing_ok=True)
-        (pid,) = listeners(runtime_root() / env.id)
+        (pid,) = await listeners(runtime_root() / env.id)
         done = program("rm", "missing")
         assert done.returncode == 0, done.stderr
         await ended(pid)

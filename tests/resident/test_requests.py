@@ -11,6 +11,7 @@ import pytest
 
 from hermetic.resident.wire.frames import CANCEL, CREDIT, ERROR, REPLY, REQUEST, pack_frame
 from tests.resident.running import Client, running
+from tests.resident.test_dying_shells import SLOW_PARENT, patched
 from tests.scenarios.living import with_argument
 from tests.sizes import scale
 
@@ -307,6 +308,20 @@ def test_clients_that_leave_together_are_all_counted_out() -> None:
             time.sleep(0.01)
         assert watcher.ask("info")[0]["clients"] == 1
         assert not Path(resident.directory, "log").exists(), "no failure of the resident's own"
+
+
+def test_a_release_that_overtakes_a_freeze_ends_it(tmp_path: Path) -> None:
+    """The freeze waits for a shell that is being forked; the release does not."""
+    with running(boot=patched(SLOW_PARENT)) as resident, resident.client() as client:
+        client.run("true")
+        client.ask("start", b"while sleep 0.01; do echo; done", id="p", text=31)
+        set_ = send(client, "run", b"X=1", id="x", text=3)  # a standby is forked after it
+        freeze = send(client, "freeze")
+        thaw = send(client, "thaw")
+        answers(client, set_, freeze, thaw)
+        total = client.ask("read", log="p")[0]["total"]
+        said, _ = client.ask("read", log="p", offset=total + 10, wait=5.0)
+        assert said["total"] > total + 10, "it goes on"
 
 
 def test_an_id_that_is_used_again_after_a_cancel_starts_the_second_command(

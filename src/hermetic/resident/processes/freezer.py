@@ -27,6 +27,7 @@ class Freezer:
         self.resident = resident
         self.frozen: dict[int, str] = {}  # pid: start time
         self.spared: list[Job] = []
+        self.thaws = 0  # each ends the freezes before it
 
     def freeze(self, spared: Collection[str], done: Callable[[], None]) -> None:
         """Commands that a caller waits for yield first: their time limits do not run on."""
@@ -37,19 +38,23 @@ class Freezer:
                 if isinstance(job, Command):
                     job.home.yield_command(job)
                 job.notify_yielded()
-        self.resident.when_reported_or_late(lambda: self._stop(done, MOST_PASSES))
+        thaws = self.thaws
+        self.resident.when_reported_or_late(lambda: self._stop(done, thaws, MOST_PASSES))
 
-    def _stop(self, done: Callable[[], None], passes: int) -> None:
+    def _stop(self, done: Callable[[], None], thaws: int, passes: int) -> None:
         """One pass: a process that was forked meanwhile is found by the next."""
+        if thaws != self.thaws:
+            done()
+            return
         try:
             new = self._runnable()
         except OSError:  # no descriptor available
-            self.resident.loop.call_later(KILL_CHECK, lambda: self._stop(done, passes - 1))
+            self.resident.loop.call_later(KILL_CHECK, lambda: self._stop(done, thaws, passes - 1))
             return
         tree.send(new, signal.SIGSTOP)
         self.frozen.update(new)
         if new and passes > 0:
-            self.resident.loop.call_later(0, lambda: self._stop(done, passes - 1))
+            self.resident.loop.call_later(0, lambda: self._stop(done, thaws, passes - 1))
         else:
             done()
 
@@ -79,6 +84,7 @@ class Freezer:
         alive = [pid for pid, born in self.frozen.items() if tree.stat_fields(pid)[19:20] == [born]]
         self.frozen.clear()
         self.spared = []
+        self.thaws += 1
         # children first: a shell never sees its job as stopped
         tree.send(reversed(alive), signal.SIGCONT)
         return len(alive)

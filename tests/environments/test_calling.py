@@ -273,6 +273,20 @@ async def test_the_failure_of_a_call_that_nothing_waits_for_any_more_is_quiet() 
     await calls.give_up(lambda: None)
 
 
+async def test_a_call_that_got_no_thread_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    calls = calling_stream.BlockingCalls(lambda text: (text, 0), lambda: None)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="new thread"):
+        patch.setattr(threading.Thread, "start", refuse)
+        await calls.output("true")
+    destroyed = threading.Event()
+    async with asyncio.timeout(5):
+        await calls.give_up(destroyed.set)
+    assert destroyed.is_set()
+
+
 async def test_what_runs_in_a_place_that_is_gone_is_lost(sdk: Sdk) -> None:
     async with hermetic.open("here", login=False, task="cloudy") as env:
         running = asyncio.ensure_future(env.run("echo; sleep 600"))

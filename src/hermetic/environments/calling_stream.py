@@ -35,7 +35,12 @@ class BlockingCalls:
                 self._running.remove(ended)
                 ended.set()
 
-        return await in_thread(do)
+        try:
+            return await in_thread(do)
+        except RuntimeError:
+            if ended in self._running:  # no thread could be started: nobody waits for its end
+                self._running.remove(ended)
+            raise
 
     async def output(self, text: str) -> tuple[str, int]:
         """What a script prints, and its exit code. Raises the call's own errors."""

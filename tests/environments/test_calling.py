@@ -278,9 +278,10 @@ async def test_a_call_that_got_no_thread_holds_up_no_end(monkeypatch: pytest.Mon
         raise RuntimeError("can't start new thread")
 
     calls = calling_stream.BlockingCalls(lambda text: (text, 0), lambda: None)
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="new thread"):
-        patch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
         await calls.output("true")
+    monkeypatch.undo()
     destroyed = threading.Event()
     async with asyncio.timeout(5):
         await calls.give_up(destroyed.set)

@@ -324,6 +324,22 @@ def test_a_release_that_overtakes_a_freeze_ends_it(tmp_path: Path) -> None:
         assert said["total"] > total + 10, "it goes on"
 
 
+def test_a_start_that_is_refused_leaves_no_input_behind() -> None:
+    patch = "import hermetic_resident.limits\nhermetic_resident.limits.SESSIONS = 1"
+    with running(boot=patched(patch)) as resident, resident.client() as client:
+
+        def refused() -> set[str]:
+            asked = {"id": "s", "session": "two", "stdin": "inline", "text": 3}
+            start = send(client, "start", b"cat" + b"x" * 1000, **asked)
+            assert "sessions are open here" in answers(client, start)[start]["message"]
+            links = Path(f"/proc/{resident.pid}/fd").iterdir()
+            return {f"{link}: {os.readlink(link)}" for link in links if link.is_symlink()}
+
+        client.run("true")
+        before = refused()
+        assert refused() == before
+
+
 def test_an_id_that_is_used_again_after_a_cancel_starts_the_second_command(
     slow_profile: dict[str, str],
 ) -> None:

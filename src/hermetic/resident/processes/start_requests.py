@@ -89,6 +89,7 @@ class Starting:
             raise invalid("separate", "a terminal has one stream: leave out separate or pty")
         if options.pty and options.stdin == "null":
             raise invalid("stdin", "a terminal is an input: leave out stdin or pty")
+        self.resident.session(options.session)  # may be refused, before the input is taken
         options.stdin_fd = self.stdin_fd(data)
         self.resident.start(options, self.begun)
 

@@ -7,9 +7,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from hermetic.resident.wire.frames import CANCEL, CREDIT, ERROR, REPLY, REQUEST, pack_frame
+from hermetic.resident.wire.frames import (
+    CANCEL,
+    CREDIT,
+    ERROR,
+    EVENT,
+    REPLY,
+    REQUEST,
+    pack_frame,
+)
 from tests.resident.running import Client, running
 from tests.resident.test_dying_shells import SLOW_PARENT, patched
 from tests.scenarios.living import with_argument
@@ -522,6 +531,29 @@ def test_a_terminal_is_typed_what_it_is_given_and_reads_its_end() -> None:
         client.ask("start", b"catabc\n", id="p", text=3, pty=True, stdin="inline")
         client.ask("wait", process="p")
         assert client.ask("read", log="p")[1] == b"abc\r\nabc\r\n"
+
+
+def test_a_job_whose_output_is_dropped_stays_as_long_as_it_has_left_something_running() -> None:
+    patch = "import hermetic_resident.limits\nhermetic_resident.limits.KEPT_MEMORY = 1 << 17"
+    with running(boot=patched(patch)) as resident, resident.client() as client:
+        loud = "head -c 50000 /dev/zero"
+        left = f"{loud}; (while sleep {MARK}; do echo; done) &"
+        client.run(left)  # c1
+        follow = send(client, "follow", log="c1", credit=100)
+        while client.next_frame()[0] != EVENT:
+            pass
+        client.run(loud)
+        client.run(loud)
+        client.run(loud)
+        listed = client.ask("list")
+        known = {info["id"]: info["left"] for info in msgspec.msgpack.decode(listed[1])}
+        assert (known.pop("c1"), len(known)) == (2, 2)
+        client.stream.sendall(pack_frame(CREDIT, follow, {"n": 1 << 17}))
+        assert answers(client, follow)[follow]["end"] == 50000
+        said, data = client.ask("read", log="c1", wait=5.0)
+        assert ((said["start"], said["end"]), said["ended"], data) == ((50000, 50000), True, b"")
+        assert client.ask("kill", process="c1", grace=0.0)[0]["process"]["left"] == 0
+        assert with_argument(MARK) == []
 
 
 @pytest.mark.parametrize("argv", [False, True], ids=["a command", "an argv"])

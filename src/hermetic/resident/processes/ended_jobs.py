@@ -22,8 +22,8 @@ class Retention:
     """Calls `drop(job)` for the oldest jobs above a limit. The newest of each kind always stays.
 
     `left()` returns the numbers of ended jobs with live processes. These jobs stay, so that the
-    processes can be ended. The lookup is slow, so a few more jobs than the limit are kept and then
-    dropped together.
+    processes can be ended; above a limit of bytes only their output is dropped. The lookup is slow,
+    so a few more jobs than the limit are kept and then dropped together.
     """
 
     def __init__(self, drop: Callable[[Job], None], left: Callable[[], set[int]]) -> None:
@@ -39,10 +39,13 @@ class Retention:
         self._count(job, 1)
         if len(kept) >= self.trim_at[job.kind]:
             self._trim(kept, job.kind)
-        while (
-            self.memory_bytes > KEPT_MEMORY or self.spool_bytes > KEPT_SPOOL
-        ) and self._drop_larger():
-            pass
+        if self._has_too_much():
+            left = self.left()
+            while self._has_too_much() and self._drop_larger(left):
+                pass
+
+    def _has_too_much(self) -> bool:
+        return self.memory_bytes > KEPT_MEMORY or self.spool_bytes > KEPT_SPOOL
 
     def _trim(self, kept: deque[Job], kind: str) -> None:
         left = self.left()
@@ -60,13 +63,20 @@ class Retention:
         self.kept[job.kind].remove(job)
         self._count(job, -1)
 
-    def _drop_larger(self) -> bool:
-        """Drops from the larger kind. False if only the newest are left."""
-        kept = max(self.kept.values(), key=len)
-        if len(kept) < 2:
-            return False
-        self._drop_oldest(kept)
-        return True
+    def _drop_larger(self, left: set[int]) -> bool:
+        """Drops the oldest with output, from the larger kind. False if only the newest are left."""
+        for kept in sorted(self.kept.values(), key=len, reverse=True):
+            for at in range(len(kept) - 1):
+                job = kept[at]
+                if any(job.kept_bytes()):
+                    self._count(job, -1)
+                    if job.number in left:
+                        job.drop_output()
+                    else:
+                        del kept[at]
+                        self.drop(job)
+                    return True
+        return False
 
     def _drop_oldest(self, kept: deque[Job]) -> None:
         job = kept.popleft()

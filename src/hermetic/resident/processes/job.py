@@ -392,13 +392,21 @@ class Job:
             listener()
         self.resident.job_ended(self)
 
-    def close(self) -> None:
-        """Drops its output.
+    def drop_output(self) -> None:
+        """Drops the output of an ended job that stays, because of processes that it left running."""
+        for log in self.logs():
+            log.clear()
+        self._kept = None
+        self._read_to_nowhere()
 
-        A child that still prints is read to nowhere: it must not get SIGPIPE.
-        """
+    def close(self) -> None:
+        """Drops its output."""
         for log in self.logs():
             log.close()
+        self._read_to_nowhere()
+
+    def _read_to_nowhere(self) -> None:
+        """Keeps reading from a child that still prints: it must not get SIGPIPE."""
         for drain in self.drains:
             drain.read()
             drain.listen()

@@ -193,6 +193,7 @@ class OutputLog:
     ring: Ring | None = None
     total = 0
     is_closed = False
+    is_cleared = False
     newest: bytes | memoryview = b""  # what is being appended, for listeners that read it at once
     masking: Masking | None = None
     marks: TimeMarks | None = None
@@ -218,8 +219,10 @@ class OutputLog:
             self.masking.add(secret)
 
     def append(self, data: bytes | memoryview) -> None:
-        """Appends bytes; a closed log drops them. The owner of a view may reuse it afterwards."""
-        if self.is_closed:
+        """Appends bytes; a closed or cleared log drops them. The owner of a view may reuse it
+        afterwards.
+        """
+        if self.is_closed or self.is_cleared:
             return
         if self.masking is not None:
             before, data = self.masking.mask(bytes(data))
@@ -320,7 +323,7 @@ class OutputLog:
                 data += self.ring.read(0, rest)
             return offset, data
         if self.ring is None:
-            return min(offset, self.total), b""
+            return self.total, b""
         start = min(max(offset, self.hole[1]), self.total)
         return start, self.ring.read(start - head, limit)
 
@@ -341,6 +344,14 @@ class OutputLog:
             start = max(start, hole_end)
         _, tail = self.read(start, last)
         return self.read(0, first)[1], tail
+
+    def clear(self) -> None:
+        """Drops the content of a log that stays: all of it counts as fallen out."""
+        if self.ring is not None:
+            self.ring.close()
+        self.head, self.ring, self.is_cleared = bytearray(), None, True
+        for listener in self.listeners:
+            listener()
 
     def close(self) -> None:
         """Drops the content, and notifies the listeners."""

@@ -350,9 +350,9 @@ class Follow(LogReader):
             return
         while self.offset < log.total and self.credit > 0 and client.has_room:
             start, data = log.read(self.offset, min(self.credit, FOLLOW_PIECE, frames.FRAME_BODY))
+            self.offset = start + len(data)
             if not data:
                 break
-            self.offset = start + len(data)
             self.credit -= len(data)
             client.send(self.pieces.parts(start, data))
             if client.closed:

@@ -32,7 +32,11 @@ class Resident:
         """A connection that has not greeted yet."""
         stream = socket.socket(socket.AF_UNIX)
         stream.settimeout(20)
-        stream.connect(self.ready["socket"])
+        try:
+            stream.connect(self.ready["socket"])
+        except OSError:
+            stream.close()
+            raise
         return stream
 
     @contextlib.contextmanager

@@ -4,6 +4,7 @@ import os
 import signal
 import statistics
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -347,6 +348,20 @@ def test_a_start_that_is_refused_leaves_no_input_behind() -> None:
         client.run("true")
         before = refused()
         assert refused() == before
+
+
+def test_who_comes_while_the_resident_ends_is_not_greeted() -> None:
+    """Else an opener would take an environment that its lease has just ended."""
+    with suppress(FileNotFoundError), running() as resident, resident.client() as client:
+        stubborn = b"trap '' TERM; echo up; while :; do sleep 0.1; done"
+        client.ask("start", stubborn, id="p", text=len(stubborn))
+        client.ask("read", log="p", wait=20.0)
+        with resident.connect() as stream:
+            shutdown = send(client, "shutdown", grace=1.0)
+            send(Client(stream), "hello", versions=[1], token=resident.token, client="test")
+            said = stream.recv(1000)
+            answers(client, shutdown)
+    assert said == b""
 
 
 def test_an_id_that_is_used_again_after_a_cancel_starts_the_second_command(

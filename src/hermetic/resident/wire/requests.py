@@ -107,6 +107,8 @@ class Requests:
         """
         if type(versions) is not list or type(token) is not bytes:
             raise frames.FrameError("not a greeting")
+        if self.life.ending:  # who has come late opens another one
+            raise frames.FrameError("it is ending")
         request.client.greet(token, observes is True)
         common = [version for version in frames.VERSIONS if version in versions]
         if not common:

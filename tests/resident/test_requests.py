@@ -358,7 +358,7 @@ def test_who_comes_while_the_resident_ends_is_not_greeted() -> None:
         client.ask("read", log="p", wait=20.0)
         with resident.connect() as stream:
             shutdown = send(client, "shutdown", grace=1.0)
-            send(Client(stream), "hello", versions=[1], token=resident.token, client="test")
+            send(Client(stream), "hello", versions=[1], token=resident.token)
             said = stream.recv(1000)
             answers(client, shutdown)
     assert said == b""

@@ -45,6 +45,7 @@ from hermetic.environments.isolation.cgroups import (
     make_cgroup,
     remove_cgroup,
 )
+from hermetic.environments.isolation.mounted import check_mounted
 from hermetic.environments.isolation.seccomp import bpf
 from hermetic.environments.isolation.view import INSIDE, SPOOL, SYSTEM, View, interpreter, mounts
 from hermetic.environments.isolation.workspace import (
@@ -254,6 +255,8 @@ class Sandbox(SocketBackend):
                     passed=lock,
                 )
             kept = _with_processes(kept)
+            shown_here = (self._workspace, *self.chosen.readable)
+            check_mounted(_first_process(kept), shown_here, (self._workspace, *guards[2::3]))
             return _checked(said, kept, choice, (*shown.notes, *limits.notes))
         except BaseException as error:
             await _end(_with_processes(kept))
@@ -412,12 +415,20 @@ def _remove_cgroup(path: str) -> str:
     return f"tries=0; while [ -d {quoted} ] && ! rmdir {quoted} && [ $tries -lt 2000 ]; do tries=$((tries + 1)); done"
 
 
+def _first_process(kept: SandboxFiles) -> int:
+    """The resident's pid on this host. Raises EnvironmentUnavailable."""
+    try:
+        info = msgspec.json.decode(Path(kept.directory, INFO).read_bytes(), type=dict[str, int])
+        return info["child-pid"]
+    except (OSError, msgspec.DecodeError, KeyError) as error:
+        raise EnvironmentUnavailable("bwrap does not say which process it started") from error
+
+
 def _with_processes(kept: SandboxFiles) -> SandboxFiles:
     """The same with the resident and the watchdog, as far as they run."""
     found: list[HostProcess | None] = []
-    with suppress(OSError, msgspec.DecodeError, KeyError):
-        info = msgspec.json.decode(Path(kept.directory, INFO).read_bytes(), type=dict[str, int])
-        found.append(HostProcess.find(info["child-pid"]))
+    with suppress(OSError, EnvironmentUnavailable):
+        found.append(HostProcess.find(_first_process(kept)))
     if watchdog := Watchdog.read(kept.directory):
         found.append(HostProcess(watchdog.pid, watchdog.born))
     return msgspec.structs.replace(kept, processes=tuple(filter(None, found)))

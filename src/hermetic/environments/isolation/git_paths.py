@@ -4,8 +4,11 @@ ones.
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
+
+from hermetic.contract.errors import ConfigError
 
 MOST_REPOSITORIES = 200  # below .git/modules
 DEEPEST = 6  # names of submodules may hold slashes
@@ -13,6 +16,7 @@ NESTED = 2  # directories deep, of a workspace with repositories in it
 MOST_ENTRIES = 2000  # looked at for them
 MOST_INCLUDED = 50  # files that configs include
 MOST_CONFIG = 1 << 20  # bytes
+MOST_PATHS = 1 << 18  # characters of all paths; they are arguments of one program
 
 _NO_PROJECT = frozenset({".git", "node_modules"})
 
@@ -26,7 +30,7 @@ _PATH = re.compile(r"\s*(hookspath|fsmonitor|worktree|path)\s*=\s*(.*)", re.IGNO
 
 def indirections(workspace: str) -> list[str]:
     """Relative paths in a workspace that git reads through its `.git`, through those of repositories
-    in it, and through the user's own settings.
+    in it, and through the user's own settings. Raises ConfigError for too many.
     """
     found = _read_through(workspace)
     here = os.path.realpath(workspace)
@@ -38,11 +42,18 @@ def indirections(workspace: str) -> list[str]:
             if os.path.realpath(path) == os.path.normpath(path.replace(workspace, here, 1))
         ]
     inside = (os.path.relpath(path, workspace) + "/" * path.endswith("/") for path in found)
-    return list(
+    paths = list(
         dict.fromkeys(
             path for path in inside if path.rstrip("/") != "." and not path.startswith("..")
         )
     )
+    if sum(map(len, paths)) > MOST_PATHS:
+        raise ConfigError(
+            f"the repositories in {workspace} lead git to {len(paths)} files, more than can be protected; "
+            "take away submodules, worktrees or included files, or leave .git/config out of protect",
+            setting="protect",
+        )
+    return paths
 
 
 def _read_through(top: str) -> list[str]:
@@ -169,8 +180,10 @@ def _named_in(config: str, top: str, seen: list[str]) -> Iterator[str]:
 
 
 def _read(path: str) -> str:
+    """The text of a file; empty for what is none, such as a pipe, on which a reader waits."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(MOST_CONFIG)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with open(fd, encoding="utf-8", errors="replace") as file:
+            return file.read(MOST_CONFIG) if stat.S_ISREG(os.fstat(fd).st_mode) else ""
     except OSError:
         return ""

@@ -5,6 +5,7 @@ paths.
 import fcntl
 import os
 import pwd
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -162,7 +163,7 @@ def guard(workspace: str, protected: Sequence[str], lock: int) -> list[str]:
 
     Raises: ConfigError.
     """
-    made = set(os.pread(lock, 1 << 20, 0).decode().splitlines())
+    made = set(_entries(os.pread(lock, os.fstat(lock).st_size, 0)))
     arguments: dict[tuple[str, str, str], None] = {}
     free = unprotected(workspace, protected)
     led_to = indirections(workspace) if ".git/config" in protected else []
@@ -171,7 +172,7 @@ def guard(workspace: str, protected: Sequence[str], lock: int) -> list[str]:
             kind = _kind(step)
             entry = step + "/" * is_directory
             if kind is None and entry not in made:
-                os.write(lock, f"{entry}\n".encode())
+                os.write(lock, _line(entry))
                 made.add(entry)
                 if not _make(step, is_directory):
                     break  # not writable outside, so not inside either
@@ -232,35 +233,57 @@ def _make(path: str, is_directory: bool) -> bool:
 
 def unguard(lock: str) -> None:
     """Removes placeholders, unless they were filled or another sandbox uses the same workspace."""
-    with (
-        suppress(FileNotFoundError),
-        open(lock, encoding="utf-8") as file,
-        suppress(BlockingIOError),
-    ):
+    with suppress(FileNotFoundError), open(lock, "rb") as file, suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for entry in file.read().splitlines():
+        for entry in _entries(file.read()):
             with suppress(OSError):
                 _take_away(entry)
         os.unlink(lock)
 
 
 # The same for a shell that holds the lock as a descriptor; its first argument is the lock's path.
+# Names may end with a line break, which `$(…)` would cut off.
 UNGUARD = """\
-while IFS= read -r entry; do
+while IFS= read -r line; do
+entry=$(printf '%b.' "$line"); entry=${entry%.}; path=${entry%/}; above=${path%/*}
+[ "$(cd -P -- "$above" && printf '%s.' "$PWD")" = "$above." ] || continue
 case $entry in
 */) rmdir "$entry";;
-*/commondir) [ "$(cat "$entry")" != . ] || rm -f "$entry";;
-*) [ -s "$entry" ] || rm -f "$entry";;
+*/commondir) [ ! -f "$entry" ] || [ "$(head -c 2 "$entry")" != . ] || rm -f "$entry";;
+*) [ ! -f "$entry" ] || [ -s "$entry" ] || rm -f "$entry";;
 esac
 done <"$1"
 rm -f "$1"
 """
 
 
+def _line(entry: str) -> bytes:
+    """A placeholder's path as a line of the lock file; `printf %b` reads it."""
+    return os.fsencode(entry.replace("\\", "\\\\").replace("\n", "\\n")) + b"\n"
+
+
+def _entries(lines: bytes) -> list[str]:
+    """The paths in a lock file."""
+    return [
+        re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], os.fsdecode(line))
+        for line in lines.split(b"\n")
+        if line
+    ]
+
+
 def _take_away(entry: str) -> None:
+    """Removes a placeholder, unless a command of another sandbox has put something in its place, or
+    a link in the way to it.
+    """
+    above = os.path.dirname(entry.rstrip("/"))
+    if os.path.realpath(above) != above:
+        return
     if entry.endswith("/"):
         os.rmdir(entry)
-    elif Path(entry).read_bytes() == _NEUTRAL.get(os.path.basename(entry), b""):
+        return
+    content, status = _NEUTRAL.get(os.path.basename(entry), b""), os.lstat(entry)
+    is_whole = stat.S_ISREG(status.st_mode) and status.st_size == len(content)
+    if is_whole and (not content or Path(entry).read_bytes() == content):
         os.unlink(entry)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import hermetic
-from hermetic import blocking, toolbox
+from hermetic import ConfigError, InvalidArgument, blocking, toolbox
 from hermetic.contract import notice as contract_notice
 from hermetic.contract import tool as contract_tool
 from hermetic.fleet import fleet, opening
@@ -225,6 +225,18 @@ def test_an_exit_in_a_callback_ends_the_command_and_reaches_the_caller(
         with pytest.raises(kind):
             env.follow_log(log, leave)
         assert env.run("echo on").output == "on\n"
+
+
+def test_a_toolbox_names_a_wrong_option_at_once() -> None:
+    with pytest.raises(ConfigError, match="'local' has no option 'leese'; did you mean 'lease'"):
+        blocking.Toolbox(options={"leese": 3})
+    with blocking.Toolbox() as box:
+        wrong: Any = print
+        with pytest.raises(InvalidArgument, match=r"a tool is a hermetic\.Tool, not builtin"):
+            box.register(wrong)
+        wrong = 3
+        answer = json.loads(box.call("terminal", {"command": "true"}, task_id=wrong))
+        assert answer["error"].startswith("a task must be a text that is not empty, not 3")
 
 
 def test_a_blocking_call_inside_on_output_is_refused() -> None:

@@ -247,7 +247,7 @@ async def impatient(request: ApprovalRequest) -> Any:
     ids=["deny", "reason", "silence", "approver's own timeout", "exception", "no answer"],
 )
 async def test_a_refusal_says_who_refused(
-    tmp_path: Path, approver: Any, by: str, words: str
+    tmp_path: Path, approver: Any, by: str, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = tmp_path / "decisions.jsonl"
     timeout = 0.2 if approver is silent else 60
@@ -265,6 +265,7 @@ async def test_a_refusal_says_who_refused(
         line = json.loads(log.read_text().splitlines()[-1])
         assert (line["decision"], line["by"]) == ("refused", by)
         assert line.get("comment", "") == ("use the trash" if "trash" in words else "")
+        assert ("the approver failed" in caplog.text) == (by == "approver failed")
     finally:
         await toolbox.close(remove=True)
 

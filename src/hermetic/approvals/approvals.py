@@ -25,7 +25,15 @@ from hermetic.approvals.queue import Queue, Reply, reply_of
 from hermetic.approvals.rules import Rules, extension_of
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.approvals.store import Store, state_directory
-from hermetic.contract.approval import Answer, Approval, ApprovalRequest, Approver, Need, Reviewer
+from hermetic.contract.approval import (
+    ANSWERS,
+    Answer,
+    Approval,
+    ApprovalRequest,
+    Approver,
+    Need,
+    Reviewer,
+)
 from hermetic.contract.errors import ApprovalRequired, ConfigError, NotPermitted, UnknownApproval
 from hermetic.policy.tables import names
 from hermetic.session.callbacks import answer_of
@@ -243,7 +251,11 @@ class Approvals:
     async def _asked(self, approver: Approver, request: ApprovalRequest) -> None:
         """Settles a request by the approver's answer, unless another one was first."""
         try:
-            reply = reply_of(await answer_of(approver, request))
+            said = await answer_of(approver, request)
+            if (reply := reply_of(said)).by == "approver failed":
+                known = f"{', '.join(map(repr, ANSWERS))}, or a hermetic.Denial"
+                problem = f"it returned {repr(said)[:80]}, and the answers are {known}"
+                _log.error("the approver failed: %s is not allowed: %s", request.id, problem)
         except TimeoutError:
             reply = self._late(request)
         except Exception:  # it is the caller's own

@@ -22,7 +22,7 @@ class Toolbox(Face[toolbox.Toolbox], Closing):
     @made_like(toolbox.Toolbox)
     def __init__(self, **options: Any) -> None:
         async def made() -> toolbox.Toolbox:
-            return toolbox.Toolbox(**options)
+            return await toolbox.Toolbox(**options).__aenter__()
 
         super().__init__(*in_portal(made))
 

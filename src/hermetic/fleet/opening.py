@@ -281,7 +281,9 @@ async def attach_environment(
 
 
 async def is_living(task: str) -> bool:
-    """Whether a task's environment answers; starts nothing. Raises Unreachable."""
+    """Whether a task's environment answers; starts nothing. Raises Unreachable, ConfigError."""
+    if fault := _fault_of(task):
+        raise ConfigError(fault, setting="task")
     records = Records(runtime_root())
     async with _no_bare_errors():
         record = await _known(records, task)

@@ -20,7 +20,7 @@ from hermetic.contract import errors
 from hermetic.contract.concurrency import in_thread
 from hermetic.contract.notice import read_wishes
 from hermetic.contract.printable import os_error_text
-from hermetic.contract.tool import DEFAULT_TASK, Interrupted
+from hermetic.contract.tool import DEFAULT_TASK, Interrupted, Tool
 from hermetic.environments import catalog
 from hermetic.resident.lazy import Lazy, is_loaded, load
 from hermetic.toolbox.spans import API, tool_span
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hermetic.config.settings import Settings
     from hermetic.contract.approval import Approver, Policy, Reviewer
     from hermetic.contract.notice import Notice
-    from hermetic.contract.tool import Fields, Form, Tool
+    from hermetic.contract.tool import Fields, Form
     from hermetic.fleet.fleet import Fleet
     from hermetic.session.environment import Environment
     from hermetic.toolbox import parts
@@ -111,6 +111,10 @@ class Toolbox:
     def register(self, tool: Tool[Any], *, replace: bool = False) -> None:
         """Adds a tool. Raises ConfigError when the name is taken, unless `replace=True`."""
         made = self._make()
+        if not isinstance(tool, Tool):
+            raise errors.InvalidArgument(
+                f"a tool is a hermetic.Tool, not {type(tool).__name__}", argument="tool"
+            )
         if tool.name in made.tools and not replace:
             raise errors.ConfigError(
                 f"there is a tool {tool.name!r}; pass replace=True to put this one in its place"

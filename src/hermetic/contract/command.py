@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import msgspec
-
+from hermetic.contract.brief import Brief
 from hermetic.contract.endings import Ending
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(Brief, frozen=True, kw_only=True):
     """Result of a command."""
 
     data: bytes  # head and tail of the output, joined

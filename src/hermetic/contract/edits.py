@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from hermetic.contract.brief import Brief
 from hermetic.contract.files import Written
 
 
@@ -27,7 +28,7 @@ class Oversight(Protocol):
         """Is this what should become of them? Asked before anything is written."""
 
 
-class Patched(msgspec.Struct, frozen=True, kw_only=True):
+class Patched(Brief, frozen=True, kw_only=True):
     """Result of an edit. Paths are as given."""
 
     diff: str  # unified, cut to a budget

@@ -223,3 +223,6 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 
     cwd: str
     env: dict[str, str]  # exported variables
+
+    def __repr__(self) -> str:
+        return f"SessionState(cwd={self.cwd!r}, env=<{len(self.env)} variables>)"  # some are secret

@@ -5,6 +5,8 @@ from typing import Literal
 
 import msgspec
 
+from hermetic.contract.brief import Brief
+
 
 class FileStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A file at one moment.
@@ -20,14 +22,14 @@ class FileStatus(msgspec.Struct, frozen=True, kw_only=True):
     signature: str
 
 
-class FileContent(msgspec.Struct, frozen=True, kw_only=True):
+class FileContent(Brief, frozen=True, kw_only=True):
     """A file's content and its status when it was read."""
 
     data: bytes
     status: FileStatus
 
 
-class FilePage(msgspec.Struct, frozen=True, kw_only=True):
+class FilePage(Brief, frozen=True, kw_only=True):
     """Lines of a file, and their total number."""
 
     status: FileStatus
@@ -51,7 +53,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     is_match: bool  # False for a context line
 
 
-class Findings(msgspec.Struct, frozen=True, kw_only=True):
+class Findings(Brief, frozen=True, kw_only=True):
     """Result of a search, sorted by path; files by name with the newest first."""
 
     total: int  # matches; files with output_mode files_only and for names

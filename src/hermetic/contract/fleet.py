@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from hermetic.contract.brief import Brief
+
 BAR = 20  # characters of a progress bar
 
 
@@ -36,7 +38,7 @@ class Removed(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
-class ItemResult(msgspec.Struct, frozen=True, kw_only=True):
+class ItemResult(Brief, frozen=True, kw_only=True):
     """What came of one item of `Fleet.map`."""
 
     index: int  # of the item
@@ -98,7 +100,7 @@ class MapSummary(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Mapped(msgspec.Struct, frozen=True, kw_only=True):
+class Mapped(Brief, frozen=True, kw_only=True):
     """The results of `Fleet.map`, in the order of the items."""
 
     results: tuple[ItemResult, ...]

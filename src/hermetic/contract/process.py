@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from hermetic.contract.brief import Brief
 from hermetic.contract.endings import Ending
 
 PERSON = "console:"  # start of the tag of what a person started; the person's name follows
@@ -100,7 +101,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(self.lines)
 
 
-class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+class Chunk(Brief, frozen=True, kw_only=True):
     """The bytes `[start, end)` of an output log."""
 
     data: bytes

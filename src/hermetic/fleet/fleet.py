@@ -361,6 +361,9 @@ class Borrow(AbstractAsyncContextManager[Environment]):
         self._task = task
         self._meet = meet
 
+    def __repr__(self) -> str:
+        return f"<Borrow of task {self._task!r}: use `async with`>"
+
     async def __aenter__(self) -> Environment:
         self._member = member = self._fleet._lend(self._task)
         try:

@@ -24,6 +24,9 @@ class EventStream:
         self._call = Listening({"op": "events", "control": control}, self._take, self._missed)
         link.send(self._call).add_done_callback(self._ended)
 
+    def __repr__(self) -> str:
+        return f"<EventStream of {self._link.environment}>"
+
     def __aiter__(self) -> "EventStream":
         return self
 

@@ -74,3 +74,23 @@ def test_a_closed_port_ends_the_connection_and_no_port_is_refused(task: str) -> 
         assert process.stderr is not None
         assert b"port 8001: [Errno 111] Connection refused" in process.stderr.readline()
     assert hermetic("port", task, "70000").returncode == 2
+
+
+def test_a_complaint_that_is_no_text_ends_one_connection_alone(task: str, tmp_path: Path) -> None:
+    fake = "mkdir /tmp/b && printf '#!/bin/sh\\nprintf \"\\\\377 \\\\033[31m\\\\n\" >&2; exit 1\\n' >/tmp/b/python3"
+    prepared = f"{fake}; chmod +x /tmp/b/python3; export PATH=/tmp/b:$PATH"
+    workspace = str(tmp_path)
+    begun = hermetic(
+        *("run", "--env", "sandbox", "--workspace", workspace, "--task", task, "--", prepared)
+    )
+    assert begun.returncode == 0, begun.stderr
+    with running("port", task, "8000") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        host, port = address(process.stdout.readline()).split(":")
+        for _ in range(2):
+            with socket.create_connection((host, int(port)), 60) as plain:
+                assert plain.recv(1) == b""
+            said = process.stderr.readline().decode()
+            assert said.startswith("hermetic: port 8000: \ufffd ")
+            assert "\x1b" not in said

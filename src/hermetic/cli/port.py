@@ -105,7 +105,9 @@ async def _carry(
             sending.cancel()
             await process.kill(0)
         if process.info.out == 0 and (why := await environment.read_log(f"{process.id}/err")).data:
-            report_error(f"port {port}: {why.data.decode().splitlines()[-1]}", FAILED)
+            report_error(
+                f"port {port}: {why.data.decode(errors='replace').splitlines()[-1]}", FAILED
+            )
     except (ExecutionError, OSError):  # the connection ends, the others go on
         pass
     finally:

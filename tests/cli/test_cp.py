@@ -144,6 +144,18 @@ def test_a_link_there_does_not_choose_a_name_here(task: str, tmp_path: Path) -> 
     assert os.listdir(tmp_path / "home") == ["report"]
 
 
+def test_the_directory_of_a_session_does_not_choose_a_name_here(task: str, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    begun = f"mkdir {tmp_path}/.ssh && cd {tmp_path}/.ssh && touch authorized_keys"
+    assert hermetic("run", "--task", task, "--", begun).returncode == 0
+    for source in (f"{task}:", f"{task}:.", f"{task}:x/.././.."):
+        done = hermetic("cp", source, str(tmp_path / "home"))
+        assert (done.returncode, os.listdir(tmp_path / "home")) == (2, [])
+        assert b"give the target one" in done.stderr
+    copied(f"{task}:", str(tmp_path / "home" / "copy"))
+    assert os.listdir(tmp_path / "home" / "copy") == ["authorized_keys"]
+
+
 def test_a_program_stays_one(task: str, tmp_path: Path) -> None:
     (tmp_path / "script").write_text("#!/bin/sh\n")
     (tmp_path / "script").chmod(0o755)

@@ -103,8 +103,8 @@ async def _copy_in(environment: Environment, source: str, target: str) -> None:
 
 
 async def _copy_out(environment: Environment, source: str, target: str) -> None:
+    target = _target_of(source, target)
     status = await environment.file_status(source)
-    target = _local_target(target, _name(source, status.path))
     if status.kind != "directory":
         await environment.download(source, target)
         if status.mode & 0o111:
@@ -140,22 +140,24 @@ def _local(source: str) -> tuple[bool, str]:
     return os.path.isdir(source), os.path.basename(os.path.abspath(source))
 
 
-def _name(source: str, resolved: str) -> str:
-    """The name of a source as the user wrote it: a link inside must not choose the name of a file
-    here.
+def _target_of(source: str, target: str) -> str:
+    """The path here that a source is copied to: in a directory, the name of the source as the user
+    wrote it. What is inside must not choose the name of a file here.
     """
-    name = posixpath.basename(posixpath.normpath(source))
-    if name in ("", ".", ".."):
-        name = posixpath.basename(resolved)
-    if not name:
+    whole = posixpath.normpath(source)
+    if not whole.strip("/"):
         raise InvalidArgument(
             "the whole root cannot be copied; name a file or directory", argument="source"
         )
-    return name
-
-
-def _local_target(target: str, name: str) -> str:
-    return os.path.join(target, name) if os.path.isdir(target) else target
+    if not os.path.isdir(target):
+        return target
+    name = posixpath.basename(whole)
+    if name in (".", ".."):
+        raise InvalidArgument(
+            f"{source} says no name for the copy in {target}; give the target one, such as {os.path.join(target, 'NAME')}",
+            argument="target",
+        )
+    return os.path.join(target, name)
 
 
 COMMANDS = {

@@ -1,10 +1,14 @@
 """Errors: one tree, telling attributes, safe to send to another process."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 
 from hermetic.contract import errors
+from hermetic.fleet import opening
+from hermetic.link import failures
+from hermetic.registry import records
 
 WITH_ATTRIBUTES: list[tuple[errors.ExecutionError, str]] = [
     (errors.InvalidArgument("m", argument="a"), "argument"),
@@ -26,6 +30,27 @@ def test_an_error_says_what_it_is_about(error: errors.ExecutionError, attribute:
     assert getattr(error, attribute) == "a"
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), getattr(copy, attribute)) == (type(error), "m", "a")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.EditRefused("m", reason="missing", path="p"),
+        errors.NotInstalled("there is no bwrap", "install it"),
+        failures.ResidentGone("it ended", environment="e-1"),
+        failures.GivenUp("it ended", environment="e-1"),
+        failures.Stalled(environment="e-1"),
+        failures.Abandoned("run", environment="e-1"),
+        failures.OtherLoop("e-1"),
+        opening.LivesOtherwise("a", ["cwd"]),
+        records.DamagedRecord(Path("/run/e-1/record"), "it is missing"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_with_a_message_of_its_own_travels_too(error: errors.ExecutionError) -> None:
+    error.add_note("a note")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
 
 
 def test_an_invalid_argument_is_also_a_value_error() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import pickle
 import threading
 from typing import Any
 
@@ -70,6 +71,17 @@ async def test_an_event_of_threads_is_no_way_to_cancel() -> None:
         wrong: Any = threading.Event()
         with pytest.raises(InvalidArgument, match=r"asyncio.Event, not threading.Event; where"):
             await env.run("true", cancel=wrong)
+
+
+async def test_what_cannot_travel_to_another_process_says_what_can() -> None:
+    async with hermetic.open("local", login=False) as env:
+        process = await env.start("sleep 60")
+        for held in (env, env.session("b"), process):
+            with pytest.raises(TypeError, match=rf"cannot be copied or sent.*attach.*{env.id}"):
+                pickle.dumps(held)
+        result = await env.run("sleep 60", timeout=0.1, on_timeout="yield")
+        with pytest.raises(TypeError, match=rf"process\('{result.log}'\)"):
+            copy.deepcopy(result)
 
 
 async def test_input_of_another_type_is_named() -> None:

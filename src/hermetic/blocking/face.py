@@ -4,7 +4,7 @@ counterparts.
 
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 from hermetic.blocking.portal import Portal
 
@@ -27,6 +27,10 @@ class Face(Generic[H]):
 
     def __repr__(self) -> str:
         return repr(self._held)
+
+    def __reduce__(self) -> NoReturn:
+        advice = "open it there, or attach to its environment by the id"
+        raise TypeError(f"{self!r} cannot be copied or sent to another process; {advice}")
 
 
 class Closing:

@@ -26,6 +26,14 @@ State = Literal["broken", "stalled", "full", "busy", "damaged"]
 class ExecutionError(Exception):
     """Hermetic could not do its part."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Restored with its message and fields: a worker process can hand it to its parent."""
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(kind: type[ExecutionError], args: tuple[object, ...]) -> ExecutionError:
+    return kind.__new__(kind, *args)
+
 
 class InvalidArgument(ExecutionError, ValueError):
     """An argument cannot be used; nothing was started."""

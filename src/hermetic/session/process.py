@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import signal as signals
-from typing import Literal
+from typing import Literal, NoReturn
 
 import msgspec
 
@@ -38,6 +38,10 @@ class Process:
 
     def __repr__(self) -> str:
         return f"<Process {self.id}: {self._info.ending or 'running'}>"
+
+    def __reduce__(self) -> NoReturn:
+        advice = f"attach to {self._link.environment} there, and call process({self.id!r})"
+        raise TypeError(f"{self!r} cannot be copied or sent to another process; {advice}")
 
     @property
     def id(self) -> str:

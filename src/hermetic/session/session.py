@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from hermetic.contract.approval import Guard, Judged
 from hermetic.contract.command import Result
@@ -77,6 +77,10 @@ class Session(FileMethods):
 
     def __repr__(self) -> str:
         return f"<Session {self._name!r} in {self._link.environment}>"
+
+    def __reduce__(self) -> NoReturn:
+        advice = f"give the id to hermetic.attach({self._link.environment!r}) there"
+        raise TypeError(f"{self!r} cannot be copied or sent to another process; {advice}")
 
     @property
     def name(self) -> str:

@@ -285,7 +285,7 @@ def test_a_cancelled_start_never_begins_though_others_wait_for_its_output(
         follow = send(client, "follow", log="r", credit=1, hold=True)
         said = answers(client, late, follow)
         assert (said[late]["ending"][0], said[follow]["error"]) == ("timed_out", "UnknownProcess")
-        client.run("true")
+        client.ask("state")  # which waits for the profile, as the start does
         assert not (tmp_path / "begun").exists()
 
 
@@ -362,6 +362,24 @@ def test_who_comes_while_the_resident_ends_is_not_greeted() -> None:
             said = stream.recv(1000)
             answers(client, shutdown)
     assert said == b""
+
+
+@pytest.mark.parametrize("op", ["run", "start"])
+def test_a_start_that_is_cancelled_on_the_next_connection_never_begins(
+    op: str, slow_profile: dict[str, str], tmp_path: Path
+) -> None:
+    with running(login=True, environ=slow_profile) as resident, resident.client() as client:
+        words = f"touch\0{tmp_path}/begun".encode()
+        asked = {"id": "r", "text": len(words), "argv": True}
+        with resident.client() as broken:
+            send(broken, op, words, **asked)
+            broken.ask("ping")
+        again = send(client, op, words, **asked)
+        client.stream.sendall(pack_frame(CANCEL, again, {}))
+        answers(client, again)
+        with pytest.raises(AssertionError, match="no process r"):
+            client.ask("wait", process="r")
+        assert not (tmp_path / "begun").exists()
 
 
 def test_an_id_that_is_used_again_after_a_cancel_starts_the_second_command(

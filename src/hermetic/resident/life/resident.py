@@ -27,6 +27,7 @@ from .holder import await_holder, start_holder
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Protocol
 
     from ..processes.descriptor_limit import DescriptorLimit
     from ..processes.job import Job, StartOptions
@@ -35,8 +36,17 @@ if TYPE_CHECKING:
     from ..shells.shell import Shell
     from ..wire.frames import Fields
     from .loop import Loop
+    from .server import Request
 
     Begun = Callable[["Job | None", "Refusal | None"], None]  # neither: it was withdrawn
+
+    class Starter(Protocol):
+        """A request for a process."""
+
+        request: Request
+
+        def begun(self, job: Job | None, refusal: Refusal | None) -> None: ...
+
 
 HOLDER_SECONDS = 0.5  # before the next attempt to start a holder
 ADOPTION_SECONDS = 0.002  # before the second check of whether the parent of a fork has exited
@@ -72,12 +82,12 @@ class Beginning:
     Without anybody who asked for it, it is not started.
     """
 
-    def __init__(self, starter: Begun) -> None:
+    def __init__(self, starter: Starter) -> None:
         self.starters = [starter]
         self.others: list[Begun] = []
 
     def answer(self, job: Job | None, refusal: Refusal | None) -> None:
-        for callback in (*self.starters, *self.others):
+        for callback in (*(starter.begun for starter in self.starters), *self.others):
             callback(job, refusal)
 
 
@@ -285,12 +295,12 @@ class Resident:
         self.add(command)
         command.home.run(command)
 
-    def start(self, options: StartOptions, answer: Begun) -> None:
-        """Starts a process with the session's cwd and exports; calls `answer(job, refusal)` when it
-        runs.
+    def start(self, options: StartOptions, starter: Starter) -> None:
+        """Starts a process with the session's cwd and exports; calls `starter.begun(job, refusal)`
+        when it runs.
         """
         session = self.session(options.session)
-        beginning = self.starting[options.id] = Beginning(answer)
+        beginning = self.starting[options.id] = Beginning(starter)
 
         def begin(exports: dict[str, str]) -> None:
             job, refusal = None, None
@@ -317,12 +327,19 @@ class Resident:
 
         session.exports.request(begin)
 
-    def withdraw_start(self, job_id: str, answer: Begun) -> None:
-        """Removes one who asked for a process. Without any the process is not started."""
+    def withdraw_start(self, job_id: str, starter: Starter) -> None:
+        """Removes one who asked for a process. Without any the process is not started.
+
+        The same request on a connection that broke counts for nothing.
+        """
         beginning = self.starting.get(job_id)
-        if beginning is None or answer not in beginning.starters:
+        if beginning is None or starter not in beginning.starters:
             return
-        beginning.starters.remove(answer)
+        beginning.starters = [
+            one
+            for one in beginning.starters
+            if one is not starter and not one.request.client.closed
+        ]
         if not beginning.starters:
             del self.starting[job_id]
             beginning.answer(None, None)

@@ -58,7 +58,7 @@ class Starting:
             self.found(known)
             return
         if self.id in self.resident.starting:
-            self.resident.starting[self.id].starters.append(self.begun)
+            self.resident.starting[self.id].starters.append(self)
         else:
             self.start()
 
@@ -91,7 +91,7 @@ class Starting:
             raise invalid("stdin", "a terminal is an input: leave out stdin or pty")
         self.resident.session(options.session)  # may be refused, before the input is taken
         options.stdin_fd = self.stdin_fd(data)
-        self.resident.start(options, self.begun)
+        self.resident.start(options, self)
 
     def split(self) -> tuple[bytes, bytes]:
         """The command, and the rest of the body."""
@@ -152,7 +152,7 @@ class Start(Starting):
         self.request.reply({"process": job.describe(), "existing": existing})
 
     def cancel(self) -> None:
-        self.resident.withdraw_start(self.id, self.begun)
+        self.resident.withdraw_start(self.id, self)
         self.request.refuse(Refusal("Cancelled", "cancelled before the process began"))
 
 
@@ -223,7 +223,7 @@ class Run(Starting):
     def give_up(self, ending: Ending) -> None:
         """Answers for a command that never begins: the session's first shell has not started yet."""
         self._stop_timer()
-        self.resident.withdraw_start(self.id, self.begun)
+        self.resident.withdraw_start(self.id, self)
         cwd, notes = self.resident.session(self.options.session).cwd, ["it never began"]
         fields = {"ending": ending, "duration": 0.0, "cwd": cwd, "notes": notes, "log": self.id}
         self.request.reply(dict(fields, out=[0, 0, 0], err=None))

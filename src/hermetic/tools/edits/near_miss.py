@@ -118,6 +118,8 @@ def _kind(wanted: str, here: str) -> str:
         return ", which has more in it"
     if re.sub(r"\W+", "", wanted) == re.sub(r"\W+", "", here):
         return " in punctuation"
+    if max(len(wanted), len(here)) > LONGEST_LIKE:
+        return ""
     words = SequenceMatcher(None, wanted.split(), here.split(), False)
     changed = [
         (wanted.split()[i1:i2], here.split()[j1:j2])

@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import random
+import tarfile
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from hermetic.contract.errors import EditRefused, ExecutionError, InvalidArgument
+from hermetic.contract.files import Bounds
 from hermetic.contract.process import Chunk, Shown
 from hermetic.policy import assess, examine_python
 from hermetic.policy.budget import Overflow
@@ -24,6 +26,8 @@ from hermetic.policy.programs.table import TABLE
 from hermetic.policy.shell import Shell
 from hermetic.policy.shell.evaluator import Evaluator
 from hermetic.redaction.redactor import Redactor
+from hermetic.serve.api.files import _differences
+from hermetic.serve.workspace import _unpack
 from hermetic.session.screen import LAST, Screen, TooMuch
 from hermetic.tools.base.show import settle, strip
 from hermetic.tools.edits.diff import unified_diff
@@ -90,6 +94,30 @@ def edit_of(text: str, old: str) -> object:
         return error
 
 
+def numbered(step: int) -> bytes:
+    """A small file whose lines come again and again."""
+    return b"".join(b"%d\n" % (number * step % 101) for number in range(16_000))
+
+
+def sparse(size: int) -> bytes:
+    """An archive of one file that is a hole."""
+    archive, entry = io.BytesIO(), tarfile.TarInfo("hole")
+    entry.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+    entry.pax_headers |= {"GNU.sparse.name": "hole", "GNU.sparse.realsize": str(size)}
+    content = f"1\n{size}\n0\n".encode().ljust(512, b"\0")
+    entry.size = len(content)
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as made:
+        made.addfile(entry, io.BytesIO(content))
+    return archive.getvalue()
+
+
+def unpacked(archive: bytes) -> object:
+    try:
+        return _unpack(archive)
+    except tarfile.TarError as error:
+        return error
+
+
 DOUBLED = "x=aaaaaaaa;" + "x=$x$x;" * 13
 ALIASES = "\n".join(f"alias a{i}='a{i + 1} a{i + 1} '" for i in range(40)) + "\na0"
 GROWING = "\n".join(f"alias a{i}='a{i + 1} {'x' * 3000} '" for i in range(45)) + "\na0 a0 a0"
@@ -147,6 +175,16 @@ NAMED: dict[str, Callable[[], object]] = {
     "a diff of equal lines": lambda: unified_diff(
         "a", "a", "x\n" + "\n\t\n" * 1900, "\t\n\n" * 1900 + "y\n"
     ),
+    "an edit of a line of many words": lambda: edit_of(
+        f"x\n{' '.join(str(number % 31) for number in range(6000))}\ny\n",
+        f"x\n{' '.join(str(number * 7 % 31) for number in range(6000))}\ny\n",
+    ),
+    "files of a snapshot": lambda: _differences(
+        {str(name): numbered(1) for name in range(3)},
+        {str(name): numbered(7) for name in range(3)},
+        Bounds(),
+    ),
+    "a sparse file in a snapshot": lambda: unpacked(sparse(1 << 36)),
     "a patch of blank lines": lambda: patch(
         "*** Begin Patch\n*** Update File: a\n@@ a\n" + "\n" * 40_000
     ),

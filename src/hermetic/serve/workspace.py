@@ -4,6 +4,7 @@ import io
 import tarfile
 import zlib
 
+from hermetic.contract.concurrency import in_thread
 from hermetic.contract.errors import ExecutionError
 from hermetic.contract.files import Bounds
 from hermetic.serve.views import OURS
@@ -96,7 +97,9 @@ async def take_snapshot(environment: Environment, root: str, now: float) -> Snap
     """The present state of a directory; None where it is too large, or has no `tar`."""
     try:
         archive = await output_of(environment, ["sh", "-c", _PACK], root, MOST_SNAPSHOT)
-        if archive is None or len(archive) >= MOST_SNAPSHOT or len(_unpack(archive)) > MOST_FILES:
+        if archive is None or len(archive) >= MOST_SNAPSHOT:
+            return None
+        if len(await in_thread(lambda: _unpack(archive))) > MOST_FILES:
             return None
     except (ExecutionError, tarfile.TarError):
         return None
@@ -104,9 +107,16 @@ async def take_snapshot(environment: Environment, root: str, now: float) -> Snap
 
 
 def _unpack(archive: bytes) -> dict[str, bytes]:
+    """Its files. Raises TarError, also for more bytes than the archive could hold: a sparse file in it
+    has any size.
+    """
     found: dict[str, bytes] = {}
+    room = MOST_SNAPSHOT
     with tarfile.open(fileobj=io.BytesIO(archive)) as entries:
         for entry in entries:
+            room -= max(0, entry.size)
+            if room < 0:
+                raise tarfile.ReadError("too many bytes")
             content = entries.extractfile(entry) if entry.isreg() else None
             if content is not None:
                 found[entry.name.removeprefix("./")] = content.read()

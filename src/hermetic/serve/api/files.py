@@ -1,7 +1,6 @@
 """Files of an environment's workspace, and what changed in it: /files, /file and /changes."""
 
 import asyncio
-import difflib
 import fnmatch
 import posixpath
 import time
@@ -10,6 +9,7 @@ from typing import Literal
 import msgspec
 from starlette.responses import Response
 
+from hermetic.contract.concurrency import in_thread
 from hermetic.contract.errors import ExecutionError
 from hermetic.contract.files import Bounds
 from hermetic.serve.api.processes import BYTES_HEADERS
@@ -25,6 +25,7 @@ from hermetic.serve.workspace import (
     take_snapshot,
 )
 from hermetic.session.environment import Environment
+from hermetic.tools.edits.diff import unified_diff
 
 AT = "/environments/{environment}"
 MOST_ENTRIES = 1000
@@ -32,6 +33,7 @@ MOST_FILE = 32 << 20  # bytes of one download
 MOST_DIFF = 2 << 20  # bytes of all diffs together
 MOST_FILE_DIFF = 128 << 10  # bytes of a file that is shown as new
 MOST_CHANGED = 500  # files
+COMPARE_SECONDS = 3.0  # for all files of a snapshot
 # in git; the base where there are no commits
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
@@ -227,10 +229,7 @@ async def _since(
     files: dict[str, ChangedFile] = {}
     now = None if before is None else await take_snapshot(environment, root, time.time())
     if before is not None and now is not None:
-        old, new = before.files(), now.files()
-        for path in sorted(old.keys() | new.keys()):
-            if old.get(path) != new.get(path) and not _is_hidden(path, bounds):
-                files[path] = _compared(path, old.get(path), new.get(path))
+        files = await in_thread(lambda: _differences(before.files(), now.files(), bounds))
     find = ["find", ".", "-xdev", "-type", "f", "-newermt", f"@{opened:.3f}", "-print0"]
     names = (
         (await output_of(environment, find, root, MOST_DIFF) or b"")
@@ -250,22 +249,35 @@ async def _since(
     )
 
 
-def _compared(path: str, old: bytes | None, new: bytes | None) -> ChangedFile:
+def _differences(
+    old: dict[str, bytes], new: dict[str, bytes], bounds: Bounds
+) -> dict[str, ChangedFile]:
+    """The files that differ, by path; those that there was no time to compare without a diff."""
+    until = time.monotonic() + COMPARE_SECONDS
+    return {
+        path: _compared(path, old.get(path), new.get(path), shows=time.monotonic() < until)
+        for path in sorted(old.keys() | new.keys())
+        if old.get(path) != new.get(path) and not _is_hidden(path, bounds)
+    }
+
+
+def _compared(path: str, old: bytes | None, new: bytes | None, *, shows: bool) -> ChangedFile:
     """A file whose content before and now is known; None: it did not exist."""
     status: Literal["added", "modified", "deleted"] = (
         "added" if old is None else "deleted" if new is None else "modified"
     )
     try:
-        before, after = ((side or b"").decode().splitlines() for side in (old, new))
+        before, after = ((side or b"").decode() for side in (old, new))
     except UnicodeDecodeError:
         return ChangedFile(path=path, status=status)
-    names = "/dev/null" if old is None else f"a/{path}", "/dev/null" if new is None else f"b/{path}"
-    lines = list(difflib.unified_diff(before, after, *names, lineterm=""))
-    added = sum(line.startswith("+") for line in lines[2:])
-    removed = sum(line.startswith("-") for line in lines[2:])
-    return ChangedFile(
-        path=path, status=status, added=added, removed=removed, diff="\n".join([*lines, ""])
-    )
+    if not shows:
+        return ChangedFile(path=path, status=status)
+    sides = None if old is None else path, None if new is None else path
+    diff = unified_diff(*sides, before, after)
+    lines = diff.split("\n")[2:]
+    added = sum(line.startswith("+") for line in lines)
+    removed = sum(line.startswith("-") for line in lines)
+    return ChangedFile(path=path, status=status, added=added, removed=removed, diff=diff)
 
 
 def _is_hidden(path: str, bounds: Bounds) -> bool:

@@ -37,6 +37,12 @@ async def with_blob(
             is_lost = isinstance(error, BrokenOff) or (
                 error.argument in ("blob", "command") and link.connections != connection
             )
+            if last and is_lost and isinstance(error, InvalidArgument):
+                raise BrokenOff(
+                    f"the connection to {link.environment} broke again and again while input was sent: nothing was done "
+                    "with it; try again when the way is better",
+                    environment=link.environment,
+                ) from error
             if last or not is_lost:
                 link.mention("drop_blob", blob=blob)
                 raise

@@ -382,6 +382,33 @@ def test_a_start_that_is_cancelled_on_the_next_connection_never_begins(
         assert not (tmp_path / "begun").exists()
 
 
+NOTED_SIGNALS = """
+import os
+kill = os.kill
+def noted(pid, number):
+    if number == 12:
+        with open("%s", "a") as file:
+            print(pid, file=file)
+    kill(pid, number)
+os.kill = noted
+"""
+
+
+def test_a_signal_goes_to_no_process_that_was_waited_for(tmp_path: Path) -> None:
+    """While the rest of a tree is being ended, the number of its first process is free."""
+    noted = tmp_path / "noted"
+    with running(boot=patched(NOTED_SIGNALS % noted)) as resident, resident.client() as client:
+        text = f"(trap '' TERM; echo up; exec sleep {MARK}) & read; exec sleep {MARK}".encode()
+        client.ask("start", text, id="p", text=len(text))
+        client.ask("read", log="p", wait=20.0)
+        client.ask("signal", process="p", signal=12, tree=False)
+        kill = send(client, "kill", process="p", grace=0.5)
+        time.sleep(0.2)
+        late = send(client, "signal", process="p", signal=12, tree=False)
+        answers(client, kill, late)
+    assert len(noted.read_text().split()) == 1
+
+
 def test_an_id_that_is_used_again_after_a_cancel_starts_the_second_command(
     slow_profile: dict[str, str],
 ) -> None:

@@ -180,12 +180,13 @@ def signal(
     resident: Resident, request: Request, process: str = "", signal: int = 15, tree: bool = True
 ) -> None:
     job = resident.job(process)
-    if tree or not job.has_ended:  # processes that it left behind may be alive
-        for pid in job.members() if tree else filter(None, [job.pid]):
-            try:
-                os.kill(pid, signal)
-            except (ProcessLookupError, PermissionError):
-                pass
+    # Processes that it left behind may be alive. The number of its own is free once it has ended.
+    own = [job.pid] if job.pid and job.own_ending is None else []
+    for pid in job.members() if tree else own:
+        try:
+            os.kill(pid, signal)
+        except (ProcessLookupError, PermissionError):
+            pass
     request.reply({})
 
 

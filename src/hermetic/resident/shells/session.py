@@ -403,7 +403,7 @@ class Session:
 
     def _wait_again(self, command: Command) -> None:
         """Requeues a command whose shell never read the order: bytes left in its channel prove it."""
-        command.shell = None
+        command.shell = command.pid = None
         self.waiting.appendleft(command)
 
     def _primary_died(

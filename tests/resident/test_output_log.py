@@ -169,3 +169,16 @@ def test_a_secret_too_short_to_tell_apart_is_not_masked() -> None:
     log.mask(b"abc")
     log.append(b"abcabc")
     assert log.read(0, 10) == (0, b"abcabc")
+
+
+def test_a_listener_that_fails_leaves_no_view_of_a_buffer_that_is_used_again() -> None:
+    log, buffer = OutputLog(None), bytearray(b"first")
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    log.listeners = (fail,)
+    with pytest.raises(ZeroDivisionError):
+        log.append(memoryview(buffer))
+    buffer[:] = b"other"
+    assert log.read(0, 5) == (0, b"first")

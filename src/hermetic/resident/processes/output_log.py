@@ -245,9 +245,11 @@ class OutputLog:
             self.ring.write(data)
         if self.listeners:
             self.newest = newest
-            for listener in self.listeners:
-                listener()
-            self.newest = b""
+            try:
+                for listener in self.listeners:
+                    listener()
+            finally:
+                self.newest = b""  # its owner reuses it
 
     def _mark(self, moment: float) -> None:
         """Remembers when the bytes before the next ones were complete."""

@@ -409,6 +409,33 @@ def test_a_signal_goes_to_no_process_that_was_waited_for(tmp_path: Path) -> None
     assert len(noted.read_text().split()) == 1
 
 
+TERM_AMID_A_REQUEST = """
+import os, signal
+from hermetic_resident.life.resident import Resident
+add = Resident.add
+def interrupted(self, job):
+    os.kill(os.getpid(), signal.SIGTERM)
+    with open("%s", "w") as file:
+        print(self.is_ending, file=file)
+    add(self, job)
+Resident.add = interrupted
+"""
+
+
+def test_a_signal_ends_the_resident_between_two_requests_and_not_amid_one(tmp_path: Path) -> None:
+    noted = tmp_path / "noted"
+    patch = TERM_AMID_A_REQUEST % noted
+    with (
+        suppress(FileNotFoundError),
+        running(boot=patched(patch)) as resident,
+        resident.client() as client,
+    ):
+        send(client, "start", b"sleep 1000", id="p", text=10)
+        while client.stream.recv(1000):
+            pass
+    assert noted.read_text() == "False\n"
+
+
 def test_an_id_that_is_used_again_after_a_cancel_starts_the_second_command(
     slow_profile: dict[str, str],
 ) -> None:

@@ -202,7 +202,12 @@ def begin(config: Fields) -> Life:
     resident.check_cwd()
     guardian = os.getppid() if config["guardian"] else None
     life = Life(resident, weaknesses(config), guardian, config)
-    signal.signal(signal.SIGTERM, lambda *_: life.end(GRACE, lambda: None, TERMINATED))
+
+    def end() -> None:
+        life.end(GRACE, lambda: None, TERMINATED)
+
+    # a handler may run amid any change, so the loop acts on it
+    signal.signal(signal.SIGTERM, lambda *_: loop.call_soon(end))
     if config["guardian"]:
         signal.signal(signal.SIGUSR1, lambda *_: life.guardian_lost())
         attributes.hear_of_parents_death(signal.SIGUSR1)

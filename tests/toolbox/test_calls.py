@@ -166,6 +166,11 @@ async def test_an_answer_that_cannot_be_kept_says_so(tmp_path: Path) -> None:
         ({"policy": ["ask"]}, "policy must be one of"),
         ({"approver": "once"}, "the approver must be a function, not str"),
         ({"reviewer": 5}, "the reviewer must be a function, not int"),
+        ({"on_notice": 5}, "the on_notice must be a function, not int"),
+        ({"on_activity": 5}, "the on_activity must be a function, not int"),
+        ({"limits": {"output": 5}}, "the limits must be of the type ToolLimits, not dict"),
+        ({"code": {"tools": ()}}, "the code must be of the type CodeOptions, not dict"),
+        ({"options": 5}, "the options must be of the type Mapping, not int"),
     ],
 )
 def test_what_would_judge_otherwise_than_its_caller_believes_is_refused(

@@ -49,18 +49,28 @@ _ELSEWHERE = (
 )
 
 
-def _check_choices(policy: object, *callbacks: object) -> None:
-    """Raises ConfigError for what would judge commands in another way than its caller believes."""
+def _check_choices(
+    policy: object, functions: Mapping[str, object], values: Mapping[str, tuple[object, type]]
+) -> None:
+    """Raises ConfigError for what would judge commands in another way than its caller believes, or
+    would fail in a model's call.
+    """
     words = get_args(Policy)
     if policy is not None and policy not in words:
         known = ", ".join(map(repr, words))
         raise ConfigError(
             f"policy must be one of {known} or None, not {policy!r}", setting="policy"
         )
-    for name, callback in zip(("approver", "reviewer"), callbacks, strict=True):
-        if callback is not None and not callable(callback):
+    for name, function in functions.items():
+        if function is not None and not callable(function):
             raise ConfigError(
-                f"the {name} must be a function, not {type(callback).__name__}", setting=name
+                f"the {name} must be a function, not {type(function).__name__}", setting=name
+            )
+    for name, (value, kind) in values.items():
+        if value is not None and not isinstance(value, kind):
+            raise ConfigError(
+                f"the {name} must be of the type {kind.__name__}, not {type(value).__name__}",
+                setting=name,
             )
 
 
@@ -88,7 +98,25 @@ class Parts:
         on_script_output: Printed | None,
         settings: Settings | None,
     ) -> None:
-        _check_choices(policy, approver, reviewer)
+        _check_choices(
+            policy,
+            {
+                "approver": approver,
+                "reviewer": reviewer,
+                "ask_password": ask_password,
+                "on_notice": on_notice,
+                "on_activity": on_activity,
+                "on_progress": on_progress,
+                "on_script_output": on_script_output,
+            },
+            {
+                "options": (options, Mapping),
+                "limits": (limits, ToolLimits),
+                "sudo_password": (sudo_password, str),
+                "code": (code, CodeOptions),
+                "settings": (settings, Settings),
+            },
+        )
         chosen = settings or Settings()
         kind = environment or chosen.environment.kind
         # They are of that kind alone.

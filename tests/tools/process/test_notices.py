@@ -199,6 +199,18 @@ async def test_a_callback_that_fails_is_called_again_and_keeps_the_order(
         assert got == [first["session_id"], first["session_id"], second["session_id"]]
 
 
+async def test_a_plain_function_gets_each_notice_once(tmp_path: Path, quick: list[float]) -> None:
+    got: list[str] = []
+
+    def take(notice: Notice) -> None:
+        got.append(notice.session_id)
+
+    async with opened(tmp_path, on_notice=take) as box:
+        first = await box.terminal("exit 1", background=True, notify_on_complete=True)
+        await until_told(box, first["session_id"])
+        assert got == [first["session_id"]]
+
+
 async def test_who_waits_is_told_and_nobody_else(tmp_path: Path) -> None:
     told: list[str] = []
 

@@ -19,6 +19,7 @@ from hermetic.contract.endings import Ending, Lost
 from hermetic.contract.errors import ExecutionError
 from hermetic.contract.limits import DELIVERY_PAUSE, FINAL_OUTPUT, LONGEST_DELIVERY_PAUSE, NOTICES
 from hermetic.contract.notice import Kind, Notice, NotifyOptions, read_wishes, write_wishes
+from hermetic.session.callbacks import answer_of
 from hermetic.session.environment import Environment
 from hermetic.session.process import Process
 from hermetic.tools.base.show import Show
@@ -33,7 +34,7 @@ MARKING = 1.0  # seconds that recording a delivery may take before notices of ot
 LONGEST_MARKING = 8.0  # the same after it was tried before: a slow environment is served in the end
 CLOSING = 5.0  # seconds that the last records may take on close
 
-Sink = Callable[[Notice], Awaitable[object]]
+Sink = Callable[[Notice], object]  # sync or async
 Record = Callable[[], Awaitable[None]]  # records that a notice was delivered
 # Records a delivery that begins; False: the notice is not ours any more.
 Claim = Callable[[], Awaitable[bool]]
@@ -461,7 +462,7 @@ async def _persist(sink: Sink, notice: Notice) -> None:
     pause = DELIVERY_PAUSE
     while True:
         try:
-            await sink(notice)
+            await answer_of(sink, notice)
             return
         except Exception as error:  # the caller's own function, or the network's failure
             _log.warning(

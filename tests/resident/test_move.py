@@ -2,12 +2,17 @@
 be taken.
 """
 
+import errno
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hermetic.resident.life.loop import Timer
+from hermetic.resident.shells.move import Move
 from tests.programs import need_variable
 from tests.resident.running import Client, running
 
@@ -77,6 +82,41 @@ def test_a_session_that_must_move_does_so_beside_an_older_attempt() -> None:
             time.sleep(turn * 0.0004)  # at one moment or another it starts its bash
             client.run("echo $(")
             assert client.run("echo $BASHPID")[1] != before
+
+
+class Watched:
+    """What an attempt sees of its session, which has no descriptor for it."""
+
+    name, closed, commands_sent, primary = "", False, 0, None
+
+    def __init__(self) -> None:
+        self.loop = self.pool = self
+        self.soon: list[Callable[[], None]] = []
+        self.move: Move | None = None
+        self.ended = 0
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        return Timer(seconds, callback)
+
+    def request(self, *_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    def move_ended(self, shell: None) -> None:
+        self.ended += 1
+
+
+def test_an_attempt_that_was_dropped_ends_no_later_one() -> None:
+    session: Any = Watched()
+    dropped = Move(session, session.primary, False)
+    dropped.abandon()  # as when its shell dies at that moment
+    session.move = Move(session, session.primary, False)
+    session.soon.pop(0)()
+    assert session.ended == 0
+    session.soon.pop()()
+    assert session.ended == 1
 
 
 # MARK is a command that runs if a shell evaluates what bash prints of these.

@@ -44,6 +44,8 @@ class Move:
         Without a subreaper the primary shell's death is only noticed here.
         """
         self.abandon()
+        if self.session.move is not self:
+            return  # dropped meanwhile: the attempt after it goes on
         if self.must and is_reaped(self.primary.pid or 0):
             self.session.pool.forget(self.primary, kill=False)
         self.session.move_ended(None)

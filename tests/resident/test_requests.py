@@ -436,6 +436,28 @@ def test_a_signal_ends_the_resident_between_two_requests_and_not_amid_one(tmp_pa
     assert noted.read_text() == "False\n"
 
 
+COUNTED_LISTENERS = """
+from hermetic_resident.processes.job import Job
+describe = Job.describe
+Job.describe = lambda self: dict(describe(self), tag=str(len(self.end_listeners)))
+"""
+
+
+def test_who_has_stopped_waiting_for_an_end_is_forgotten() -> None:
+    """A caller that looks again and again would cost more and more as long as the process runs."""
+    with running(boot=patched(COUNTED_LISTENERS)) as resident, resident.client() as client:
+        client.ask("start", b"cat", id="p", text=3)
+        for turn in range(3):
+            client.ask("read", log="p", offset=turn, wait=0.01)
+            read = send(client, "read", log="p", offset=turn, wait=20.0)
+            for op in ("wait", "follow"):
+                waits = send(client, op, process="p", log="p", credit=1)
+                client.stream.sendall(pack_frame(CANCEL, waits, {}))
+                answers(client, waits)
+            answers(client, read, send(client, "write", b"x", process="p"))
+        assert client.ask("status", process="p")[0]["process"]["tag"] == "0"
+
+
 def test_an_id_that_is_used_again_after_a_cancel_starts_the_second_command(
     slow_profile: dict[str, str],
 ) -> None:

@@ -332,6 +332,10 @@ class Job:
         else:
             self.end_listeners += (callback,)
 
+    def stop_awaiting(self, callback: Callable[[], None]) -> None:
+        """Takes back `when_ended`."""
+        self.end_listeners = tuple(one for one in self.end_listeners if one != callback)
+
     def notify_yielded(self) -> None:
         self.has_yielded = True
         listeners, self.yield_listeners = self.yield_listeners, ()

@@ -72,7 +72,12 @@ def status(resident: Resident, request: Request, process: str = "") -> None:
 
 def wait(resident: Resident, request: Request, process: str = "") -> None:
     job = resident.job(process)
-    job.when_ended(lambda: request.reply({"process": job.describe()}))
+
+    def ended() -> None:
+        request.reply({"process": job.describe()})
+
+    request.abandoned = lambda: job.stop_awaiting(ended)
+    job.when_ended(ended)
 
 
 def write(
@@ -256,6 +261,7 @@ class LogReader:
         self.log.listeners = tuple(
             listener for listener in self.log.listeners if listener != self.look
         )
+        self.job.stop_awaiting(self.look)
 
 
 def since(resident: Resident, request: Request, log: str = "", age: float = 0.0) -> None:

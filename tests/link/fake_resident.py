@@ -3,6 +3,7 @@ given.
 """
 
 import asyncio
+import contextlib
 import socket
 
 from hermetic.contract.limits import RECONNECT
@@ -63,6 +64,13 @@ class FakeResident:
         said = b""
         while word not in said:
             said += await asyncio.get_running_loop().sock_recv(self._ours, 4096)
+
+    async def is_left(self) -> None:
+        """Returns when the client has ended the stream."""
+        assert self._ours is not None
+        with contextlib.suppress(ConnectionResetError):
+            while await asyncio.get_running_loop().sock_recv(self._ours, 4096):
+                pass
 
     def hang_up(self) -> None:
         """Ends the stream."""

@@ -223,6 +223,20 @@ async def test_closing_ends_the_trying() -> None:
         await question
 
 
+async def test_a_link_that_ended_while_it_tried_keeps_no_connection() -> None:
+    """As when an answer from before the break turns out to be invalid."""
+    resident = FakeResident(hangs_up_at_first=True)
+    link = resident.link()
+    await link.open()
+    link.drop("the test breaks it")
+    link.distrust("it lied")
+    async with asyncio.timeout(5):
+        await resident.reached.wait()
+        await resident.is_left()
+    await link.close()
+    resident.hang_up()
+
+
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks and limits are a tenth as long."""

@@ -438,6 +438,10 @@ class Link:
             else:
                 self._gone(f"{ended} and a new one failed ({why})")
             return
+        if self._end is not None:  # it ended meanwhile
+            connection.abort()
+            self._finish(self._end)
+            return
         if hello.resident != self.hello.resident:
             connection.abort()
             self._gone("another resident answers in its place")

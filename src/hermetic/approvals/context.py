@@ -123,14 +123,15 @@ class PolicyContext:
         ):
             raise _out_of_bounds(f"{true} is protected: ask the user to do it, or use another path")
 
-    def real(self, path: str) -> str:
+    def real(self, path: str, folders: "Folders | None" = None) -> str:
         """The path behind symbolic links, where this machine can tell."""
-        return os.path.realpath(path) if self.kind in _HERE else path
+        return _real(path, folders) if self.kind in _HERE else path
 
-    def behind(self, path: str, *, itself: bool) -> str | None:
+    def behind(self, path: str, *, itself: bool, folders: "Folders | None" = None) -> str | None:
         """Where a link on the way to a file leads; None without one.
 
-        `itself`: the last name is meant, link or not.
+        `itself`: the last name is meant, link or not. `folders` keeps the directories of earlier
+        calls.
         """
         if (
             self.kind not in _HERE
@@ -139,8 +140,8 @@ class PolicyContext:
         ):
             return None  # those mean something else to every process
         head, name = os.path.split(os.path.normpath(path))
-        real = os.path.join(os.path.realpath(head), name) if itself else os.path.realpath(path)
-        ours = os.path.realpath(self.workspace) if self.workspace != NOWHERE else None
+        real = os.path.join(_real(head, folders), name) if itself else _real(path, folders)
+        ours = _real(self.workspace, folders) if self.workspace != NOWHERE else None
         if real == os.path.normpath(path) or (ours and real.startswith(ours + "/")):
             return None
         return real
@@ -156,6 +157,20 @@ class PolicyContext:
             argv[0], path if isinstance(path, str) else None, state.cwd if state else None
         )
         return argv[0] if found is None else found
+
+
+Folders = dict[str, str]  # directories, and where they really are
+
+
+def _real(path: str, folders: Folders | None) -> str:
+    """As `os.path.realpath`; of many files in a directory, the directory is looked at once."""
+    head, _, name = path.rpartition("/")
+    if folders is None or not head or name in ("", ".", ".."):
+        return os.path.realpath(path)
+    if head not in folders:
+        folders[head] = os.path.realpath(head)
+    whole = os.path.join(folders[head], name)
+    return os.path.realpath(whole) if os.path.islink(whole) else whole
 
 
 AT_FIRST = 1  # the resident's count of changes before anything has run

@@ -7,14 +7,14 @@ import contextlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence, Set
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
 from hermetic.approvals.action import Action
 from hermetic.approvals.approvals import Approvals
-from hermetic.approvals.context import KnownSession, PolicyContext, relevant, whole
+from hermetic.approvals.context import Folders, KnownSession, PolicyContext, relevant, whole
 from hermetic.approvals.grants import Budget
 from hermetic.approvals.readers import ProcessInput, language_of, may_read_code
 from hermetic.approvals.rules import breadth
@@ -46,7 +46,10 @@ BATCH_SECONDS = 3600.0
 # of a text, and of the definitions it uses, that are examined on the event loop
 QUICK_CHARACTERS = 4096
 QUICK_STEPS = 3000  # of work; what takes more is done in a thread
-MOST_FOLLOWED = 100  # paths of one text that are looked up
+MOST_FOLLOWED = 5000  # paths of one text that are looked up
+QUICK_PATHS = 200  # of them, on the event loop
+
+T = TypeVar("T")
 
 _LEAVES = "it wants to run outside of its sandbox"
 
@@ -109,7 +112,7 @@ class PolicyGate:
         leaves = Need(decoded=text, reason=_LEAVES, category="outside", rule="outside")
         always = (leaves,) if outside else ()
         action = replace(action, around=around, changed=changed_since, always_needs=always)
-        await self._decide(_through_links(await _examined(action, examine_command)))
+        await self._decide(await _followed(await _examined(action, examine_command)))
         known.accept(changed)
         await self._see_first(environment, known)
         return judged
@@ -117,7 +120,7 @@ class PolicyGate:
     async def code(self, task: str, source: str, environment: AnyEnvironment) -> None:
         """May this Python text run there?"""
         action = await self._action("code", task, source, environment)
-        await self._decide(_through_links(await _examined(action, examine_python)))
+        await self._decide(await _followed(await _examined(action, examine_python)))
 
     async def write(self, task: str, paths: Sequence[str], environment: AnyEnvironment) -> None:
         """May these files, by their whole paths, be written, changed or deleted there?"""
@@ -290,7 +293,8 @@ class PolicyGate:
         return None, name
 
     async def _decide(self, action: Action) -> None:
-        examined = _with_own_files(action, self.approvals.own_files)
+        own_files = self.approvals.own_files
+        examined = await _looking_up(action, lambda: _with_own_files(action, own_files))
         await self.approvals.decide(replace(action, examined=examined))
 
 
@@ -360,6 +364,23 @@ async def _examined(
     return replace(action, examined=await asyncio.to_thread(examine, text, around, MAX_STEPS))
 
 
+async def _looking_up(action: Action, look: Callable[[], T]) -> T:
+    """The result of a look at the files of an action, in a thread where they are many."""
+    if len(action.examined.acts) <= QUICK_PATHS:
+        return look()
+    return await asyncio.to_thread(look)
+
+
+async def _followed(action: Action) -> Action:
+    return await _looking_up(action, lambda: _through_links(action))
+
+
+def _unseen(examined: Examined, paths: Sequence[str]) -> Examined:
+    """The same with what it means that these paths, beyond the most, are not looked up."""
+    does = "names so many files that they are not all looked at, such as"
+    return join_ours(examined, paths[:1], does)
+
+
 def _through_links(action: Action) -> Action:
     """With the files that it changes through symbolic links which exist already."""
     changes = [
@@ -367,14 +388,18 @@ def _through_links(action: Action) -> Action:
     ]
     named = {shown(act.path): act.deed for act in changes}
     others: dict[str, list[str]] = {"write": [], "delete": []}
+    folders: Folders = {}
     for path, deed in list(named.items())[:MOST_FOLLOWED]:
-        real = action.context.behind(path, itself=deed == "delete")
+        real = action.context.behind(path, itself=deed == "delete", folders=folders)
         if real is not None and real not in named:
             others[deed].append(real)
     written, deleted = others.values()
-    if not (written or deleted):
-        return action
-    return replace(action, examined=join_changes(action.examined, written, deleted, action.around))
+    examined = action.examined
+    if written or deleted:
+        examined = join_changes(examined, written, deleted, action.around)
+    if action.context.is_here:
+        examined = _unseen(examined, list(named)[MOST_FOLLOWED:])
+    return replace(action, examined=examined)
 
 
 def _with_own_files(action: Action, own_files: Set[str]) -> Examined:
@@ -388,7 +413,10 @@ def _with_own_files(action: Action, own_files: Set[str]) -> Examined:
     touched = [act for act in examined.acts if act.path and act.is_known] if context.is_here else []
     if not touched:
         return examined
-    real = [(act.deed, context.real(shown(act.path))) for act in touched[:MOST_FOLLOWED]]
+    named = list(dict.fromkeys((act.deed, shown(act.path)) for act in touched))
+    folders: Folders = {}
+    real = [(deed, context.real(path, folders)) for deed, path in named[:MOST_FOLLOWED]]
+    examined = _unseen(examined, [path for _, path in named[MOST_FOLLOWED:]])
     written = {path for deed, path in real if deed != "read"}
     gone = tuple(f"{path.rstrip('/')}/" for deed, path in real if deed == "delete")
     if met := [path for path in own_files if path in written or path.startswith(gone)]:

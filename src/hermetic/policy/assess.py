@@ -178,7 +178,7 @@ def join_changes(
 
 def _joined(examined: Examined, parts: Sequence[Part], acts: Sequence[Act] = ()) -> Examined:
     before = examined.verdict
-    verdict = _verdict(before.decoded, _distinct((*before.parts, *parts)))
+    verdict = _verdict(before.decoded, _distinct((*before.parts, *parts), before.decoded))
     return Examined(verdict, (*examined.acts, *acts))
 
 
@@ -276,7 +276,7 @@ def _set_variables(evaluator: Evaluator, shell: Shell, env: Mapping[str, str]) -
 def verdict_of(findings: Sequence[Finding], command: str, isolation: Isolation | None) -> Verdict:
     """The verdict that findings amount to, where the command runs."""
     parts = tuple(_part(finding, command, isolation) for finding in findings)
-    return _verdict(command, _distinct(parts))
+    return _verdict(command, _distinct(parts, command))
 
 
 def _is_deep(text: str) -> bool:
@@ -363,11 +363,29 @@ def _characters(command: str, start: int, end: int) -> tuple[int, int]:
     return min(first, len(command)), min(last, len(command))
 
 
-def _distinct(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def _distinct(parts: tuple[Part, ...], command: str) -> tuple[Part, ...]:
+    """Each part once, by its place. The worst are kept where there are too many; one part stands for
+    the others, so that no answer to the kept ones covers them.
+    """
     first = {(part.rule, part.start, part.reason): part for part in reversed(parts)}
     kept = [part for part in parts if first[part.rule, part.start, part.reason] is part]
-    kept.sort(key=_badness, reverse=True)  # the worst are shown when there are too many
-    return tuple(sorted(kept[:MAX_PARTS], key=lambda part: part.start))
+    if len(kept) > MAX_PARTS:
+        kept.sort(key=_badness, reverse=True)
+        kept, others = kept[: MAX_PARTS - 1], kept[MAX_PARTS - 1 :]
+        reason = f"holds {len(others)} more parts, which are not shown one by one"
+        rest = _part(_of_all(TOO_LARGE, reason, command), command, None)
+        effects = tuple(dict.fromkeys(effect for part in others for effect in part.effects))
+        worst = others[0]
+        kept.append(
+            msgspec.structs.replace(
+                rest,
+                label=worst.label,
+                severity=worst.severity,
+                hardline=worst.hardline,
+                effects=effects,
+            )
+        )
+    return tuple(sorted(kept, key=lambda part: part.start))
 
 
 def _badness(part: Part) -> tuple[int, bool, int]:

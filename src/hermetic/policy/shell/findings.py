@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hermetic.policy.acts import Act, Deed, Scope
-from hermetic.policy.budget import MAX_STEPS, Budget
+from hermetic.policy.budget import MAX_STEPS, Budget, Overflow
 from hermetic.policy.call import Call
 from hermetic.policy.circumstances import of_call
 from hermetic.policy.extension import Extension
@@ -16,7 +16,7 @@ from hermetic.policy.rules import Finding, Rule
 
 from .state import Shell
 
-MAX_ACTS = 2000
+MAX_ACTS = 10_000
 FOR_TESTS = rule_named("for-tests")
 
 
@@ -79,9 +79,16 @@ class Findings(Budget):
             self.act(Act(deed, path=value, scope=scope))
 
     def act(self, act: Act) -> None:
-        """Record an act, unless it is only tried out."""
-        if not self.probing and len(self.acts) < MAX_ACTS:
-            self.acts.append(act)
+        """Record an act, unless it is only tried out.
+
+        Raises Overflow for more acts than are kept: rules that name programs, paths and hosts would not
+        see the rest.
+        """
+        if self.probing:
+            return
+        if len(self.acts) >= MAX_ACTS:
+            raise Overflow
+        self.acts.append(act)
 
     def judge(self, call: Call) -> str | None:
         """By what is known of a program, and by what the user's rows add."""

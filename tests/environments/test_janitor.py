@@ -202,6 +202,29 @@ async def readable(listener: socket.socket) -> None:
     loop.remove_reader(listener)
 
 
+def test_what_an_opener_said_before_it_left_counts_though_it_read_no_reply(tmp_path: Path) -> None:
+    outcomes: list[bool] = []
+
+    class Opener(janitor_process.OpenerConnection):
+        def closed(self, files: janitor_process.HostFiles, *, is_done: bool) -> None:
+            outcomes.append(is_done)
+            files.close()
+
+    ours = janitor_process.Janitor(str(tmp_path))
+    there, here = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours.listener, here:
+        opener = Opener(ours, here)
+        ours.wait(here.fileno(), opener.read)
+        there.send(b'{"id": "e-00", "spool": "", "check": null}')
+        opener.read()  # and replies
+        there.send(b"made")
+        there.send(b"done")
+        there.close()
+        while not outcomes:
+            opener.read()
+    assert outcomes == [True]
+
+
 async def test_a_failed_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.environments.unguarded.BOOT", "raise SystemExit(1)")
     with pytest.raises(hermetic.EnvironmentUnavailable):

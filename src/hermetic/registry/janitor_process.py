@@ -187,6 +187,8 @@ class OpenerConnection:
                 .decode("utf-8", "surrogateescape")
                 .partition(" ")
             )
+        except ConnectionResetError:  # it left our reply unread; what it sent before comes next
+            return
         except OSError:
             word = rest = ""
         files = self.files

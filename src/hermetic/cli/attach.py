@@ -264,15 +264,16 @@ def _secret(arguments: argparse.Namespace) -> int:
 def _read_secret(prompt: str) -> str:
     """A line; empty at the end of the input."""
     try:
-        if sys.stdin.isatty():
-            return getpass.getpass(prompt)
-        return sys.stdin.readline().rstrip("\n")
+        terminal = sys.stdin.isatty()
+        secret = getpass.getpass(prompt) if terminal else sys.stdin.readline().rstrip("\n")
+        secret.encode()  # in the C locale, bytes that are no text come as surrogates
     except EOFError:
         return ""
     except UnicodeError:
         raise InvalidArgument(
             "what was typed is no text in this locale's encoding", argument="secret"
         ) from None
+    return secret
 
 
 async def _find_id(arguments: argparse.Namespace) -> str:

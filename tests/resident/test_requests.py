@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hermetic.resident.limits import PENDING_INPUT
 from hermetic.resident.wire.frames import (
     CANCEL,
     CREDIT,
@@ -640,6 +641,21 @@ def test_a_terminal_is_typed_what_it_is_given_and_reads_its_end() -> None:
         client.ask("start", b"catabc\n", id="p", text=3, pty=True, stdin="inline")
         client.ask("wait", process="p")
         assert client.ask("read", log="p")[1] == b"abc\r\nabc\r\n"
+
+
+def test_a_terminal_is_typed_more_than_is_queued_at_once() -> None:
+    lines = (b"x" * 99 + b"\n") * (5 * PENDING_INPUT // 2 // 100)
+    with running() as resident, resident.client() as client:
+        client.ask("blob", lines[:PENDING_INPUT], blob="b")
+        client.ask("blob", lines[PENDING_INPUT : 2 * PENDING_INPUT], blob="b")
+        client.ask("blob", lines[2 * PENDING_INPUT :], blob="b")
+        text = b"stty -echo; wc -c"
+        asked = {"text": len(text), "pty": True, "stdin": "blob", "blob": "b"}
+        client.ask("start", text, id="p", **asked)
+        assert client.ask("wait", process="p")[0]["process"]["ending"] == ["exited", 0]
+        total = client.ask("read", log="p")[0]["total"]
+        said = client.ask("read", log="p", offset=total - 20)[1]
+        assert said.endswith(b"%d\r\n" % len(lines))
 
 
 def test_a_job_whose_output_is_dropped_stays_as_long_as_it_has_left_something_running() -> None:

@@ -107,10 +107,20 @@ class Process(Job):
             outs.append(write_end)
         return read_in, outs[0], outs[-1]
 
-    def _type(self, source: int) -> None:
+    def _type(self, given: int) -> None:
         """Types a whole input into a terminal, followed by its end."""
-        self.write(os.pread(source, PENDING_INPUT, 0), lambda error: None)
-        self.close_input()
+        source = os.dup(given)
+
+        def more(error: InputClosed | None = None) -> None:
+            data = os.read(source, PENDING_INPUT) if error is None else b""
+            if data:
+                self.write(data, more)
+                return
+            os.close(source)
+            if error is None:
+                self.close_input()
+
+        more()
 
     def _open_input(self, options: StartOptions, opened: list[int]) -> int:
         if options.stdin_fd is not None:

@@ -96,7 +96,7 @@ class StdinWriter:
             if not item[0]:
                 self.pending.popleft()
                 self._accept(item)
-        for item in self.pending:
+        for item in list(self.pending):  # who hears of it may write more
             if self.pending_bytes <= PENDING_INPUT:
                 self._accept(item)
         if self.fd is None:

@@ -459,6 +459,17 @@ def test_who_has_stopped_waiting_for_an_end_is_forgotten() -> None:
         assert client.ask("status", process="p")[0]["process"]["tag"] == "0"
 
 
+def test_a_start_in_which_the_resident_fails_is_answered() -> None:
+    patch = (
+        "from hermetic_resident.processes.process import Process\nProcess._begin = lambda *_: 1 / 0"
+    )
+    with running(boot=patched(patch)) as resident, resident.client() as client:
+        for _ in range(2):
+            start = send(client, "start", b"true", id="p", text=4)
+            assert "ZeroDivisionError" in answers(client, start)[start]["message"]
+        assert "ZeroDivisionError" in Path(resident.directory, "log").read_text()
+
+
 def test_an_id_that_is_used_again_after_a_cancel_starts_the_second_command(
     slow_profile: dict[str, str],
 ) -> None:

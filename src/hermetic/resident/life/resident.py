@@ -319,6 +319,9 @@ class Resident:
                 )
             except Refusal as error:
                 refusal = error
+            except Exception as error:  # refused for this one; the others go on
+                refusal = Refusal("EnvironmentUnavailable", "the resident failed: %r" % error)
+                self.loop.on_error()
             if refusal is not None and options.stdin_fd is not None:
                 os.close(options.stdin_fd)
             if self.starting.get(options.id) is beginning:

@@ -11,6 +11,7 @@ import pytest
 
 from hermetic.policy import assess
 from hermetic.policy.languages.settings import settings_in
+from hermetic.policy.programs.carriers import MAX_LINES
 from hermetic.policy.programs.table import TABLE
 
 
@@ -207,3 +208,12 @@ def test_an_everyday_neighbour_is_not_dangerous(line: str) -> None:
 @pytest.mark.parametrize("line", lines_of("siblings.txt"))
 def test_a_mechanism_is_known_in_every_language_and_tool(line: str) -> None:
     assert assess(line.replace("⏎", "\n")).label == "dangerous"
+
+
+@pytest.mark.parametrize("lines", [3, MAX_LINES + 50])
+@pytest.mark.parametrize(
+    "run", ["tmux -f a.conf new", "mutt -F a.conf", "some-server --config a.conf"]
+)
+def test_a_line_behind_very_many_others_is_not_passed_over(run: str, lines: int) -> None:
+    text = "set a b\n" * lines
+    assert assess(file("a.conf", f"{text}run 'rm -rf /srv/x'", run)).label == "dangerous"

@@ -9,6 +9,14 @@ from hermetic.contract.verdict import ShellState
 from hermetic.policy import assess
 
 
+@pytest.mark.parametrize("words", [70, 300])
+def test_a_decoded_command_that_is_cut_off_says_so(words: int) -> None:
+    text = "rm -rf " + " ".join(map(str, range(words))) + " /srv"
+    parts = assess(text).parts
+    assert parts
+    assert all(part.decoded.endswith("…") for part in parts)
+
+
 def test_a_compound_is_as_bad_as_its_worst_part_and_shows_each() -> None:
     verdict = assess("rm -rf build && sudo reboot; ls")
     assert verdict.label == "dangerous"

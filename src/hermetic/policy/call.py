@@ -117,7 +117,8 @@ class Call:
         """The command as a person should see it."""
         if self._shown is None:
             joined = " ".join(_quoted(word) for word in self.argv[:60])
-            self._shown = joined if len(joined) <= 400 else joined[:400] + "…"
+            is_all = len(joined) <= 400 and len(self.argv) <= 60
+            self._shown = joined if is_all else f"{joined[:400]}…"
         return self._shown
 
     def run(self, argv: list[str], *, stdin: str | None = None, shell: Shell | None = None) -> str:

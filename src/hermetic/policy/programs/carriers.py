@@ -127,7 +127,10 @@ def _judge_lines(call: Call, text: str) -> None:
     """Judge a file of which only that is known that it may hold commands: its lines, also behind
     their first words, and its strings.
     """
-    for line in text.split("\n")[:MAX_LINES]:
+    lines = text.split("\n")
+    if len(lines) > MAX_LINES:
+        call.report("too-large", f"takes {len(lines)} lines, too many to be read one by one")
+    for line in lines[:MAX_LINES]:
         strings = ["".join(groups) for groups in _STRING.findall(line)]
         words = line.strip().split(None, 2)
         tails = [line.strip(), *(line.strip().split(None, at)[-1] for at in range(1, len(words)))]

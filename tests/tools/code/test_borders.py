@@ -106,3 +106,21 @@ async def test_a_new_interpreter_cannot_import_a_script_and_says_what_can(
             "print(sys.modules['__main__'])"
         )
         assert answer["output"] == "['a', 'b', 'c']\n<module '__main__' from 'script.py'>\n", answer
+
+
+async def test_a_callback_that_fails_does_not_end_the_script(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[bytes] = []
+
+    def printed(task: str, stream: str, data: bytes) -> None:
+        seen.append(data)
+        raise RuntimeError("the screen is gone")
+
+    async with scripting(here(tmp_path), on_script_output=printed) as box:
+        answer = await box.code(
+            "import time\nprint('one', flush=True)\ntime.sleep(0.1)\nprint('two')"
+        )
+    assert (answer["status"], answer["output"]) == ("success", "one\ntwo\n")
+    assert seen == [b"one\n"]
+    assert "the screen is gone" in caplog.text

@@ -1,6 +1,7 @@
 """The tool `execute_code`: a script in the task's place whose calls come back to the tools here."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -34,6 +35,8 @@ from hermetic.tools.code.stubs import (
 )
 
 # (task, stream, bytes) as they come.
+_log = logging.getLogger("hermetic.codemode")
+
 Printed = Callable[[str, Literal["stdout", "stderr"], bytes], object]
 
 NAME = "execute_code"
@@ -172,7 +175,10 @@ class CodeMode:
         takers = (
             None
             if printed is None
-            else (partial(printed, task.id, "stdout"), partial(printed, task.id, "stderr"))
+            else (
+                _tolerant(partial(printed, task.id, "stdout")),
+                _tolerant(partial(printed, task.id, "stderr")),
+            )
         )
         task.interrupted.callbacks.add(stop.set)
         try:
@@ -262,3 +268,21 @@ def _check(asked: CodeArguments) -> None:
         raise InvalidArgument(
             f"timeout must be seconds above zero, not {asked.timeout:g}", argument="timeout"
         )
+
+
+def _tolerant(printed: Callable[[bytes], object]) -> Callable[[bytes], object]:
+    """The program's own function, until it fails: the script and the model's answer are not its
+    concern.
+    """
+    failed = False
+
+    def take(data: bytes) -> None:
+        nonlocal failed
+        try:
+            if not failed:
+                printed(data)
+        except Exception:
+            failed = True
+            _log.exception("on_script_output failed and gets no more of this script's output")
+
+    return take

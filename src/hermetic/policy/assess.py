@@ -257,7 +257,7 @@ def _walked(evaluator: Evaluator, walk: Callable[[], None], text: str) -> list[F
 
 def _of_all(rule: Rule, reason: str, text: str) -> Finding:
     """A finding about a text as a whole."""
-    return Finding(rule, reason, 0, len(text), text[:200])
+    return Finding(rule, reason, 0, len(text), text if len(text) <= 200 else f"{text[:200]}…")
 
 
 def _too_large(text: str, around: Surroundings) -> Examined:

@@ -39,6 +39,21 @@ def test_a_cancelled_start_never_begins_though_others_wait_for_its_output(
         assert not (tmp_path / "begun").exists()
 
 
+@pytest.mark.parametrize("argv", [False, True], ids=["a command", "an argv"])
+@pytest.mark.parametrize("crossing", ["its time", "a freeze"])
+def test_a_command_that_is_being_ended_is_not_yielded(crossing: str, argv: bool) -> None:
+    text = "trap '' TERM; echo up; while :; do sleep 0.05; done".encode()
+    text = b"bash\0-c\0" + text if argv else text
+    asked = {"text": len(text), "argv": argv, "on_timeout": "yield", "grace": 1.0}
+    with running() as resident, resident.client() as client:
+        timeout = 0.8 if crossing == "its time" else 20.0
+        run = send(client, "run", text, id="r", timeout=timeout, **asked)
+        answers(client, send(client, "read", log="r", wait=20.0))
+        client.stream.sendall(pack_frame(CANCEL, run, {}))
+        freeze = [send(client, "freeze")] if crossing == "a freeze" else []
+        assert answers(client, run, *freeze)[run]["ending"] == ["cancelled"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_right_after_the_start_reaches_the_process_alone(number: int) -> None:
     """Before the program runs, its process is a copy of the resident, with the resident's handlers."""

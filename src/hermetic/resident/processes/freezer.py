@@ -33,7 +33,8 @@ class Freezer:
         """Commands that a caller waits for yield first: their time limits do not run on."""
         self.spared = [job for job in self.resident.jobs.values() if job.id in spared]
         for job in self.resident.running():
-            if job not in self.spared and not job.has_yielded and job.yield_listeners:
+            is_waited_for = job.yield_listeners and not (job.has_yielded or job.is_ending)
+            if is_waited_for and job not in self.spared:
                 job.notes.append(FROZEN)
                 if isinstance(job, Command):
                     job.home.yield_command(job)

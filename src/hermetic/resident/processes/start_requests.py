@@ -285,7 +285,7 @@ class Run(Starting):
             self.give_up(["timed_out", after])
         elif not job.has_ended and not self.may_go_on:
             job.end(self.grace, ["timed_out", after])
-        elif not job.has_ended:
+        elif not (job.has_ended or job.is_ending):
             if isinstance(job, Command):
                 job.home.yield_command(job)
             job.notify_yielded()

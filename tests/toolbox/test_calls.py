@@ -219,3 +219,27 @@ async def test_settings_hold_and_arguments_go_before_them(
             assert answer["output"] == f"{directory}\n[hidden by hermetic: value of ODD_NAME]\n"
         finally:
             await toolbox.close(remove=True)
+
+
+async def test_a_known_secret_is_hidden_in_paths_and_errors_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "nQ7zw.Xk41Lm9pRt\\Vb"  # its first letter may stand behind a backslash of JSON
+    monkeypatch.setenv("DEPLOY_TOKEN", secret)
+    folder = tmp_path / f"d_{secret}"
+    folder.mkdir()
+    (folder / f"f_{secret}").write_text("needle\n")
+    (tmp_path / "escaped").write_text(f"\n{secret[1:]}\n")
+    async with Toolbox(options={"cwd": str(tmp_path)}, policy="off") as toolbox:
+        for name, arguments in (
+            ("search_files", {"pattern": "needle"}),
+            ("search_files", {"pattern": "f_*", "target": "files"}),
+            ("search_files", {"pattern": "needle", "output_mode": "count"}),
+            ("read_file", {"path": f"d_{secret[:14]}"}),
+        ):
+            text = await toolbox.call(name, arguments)
+            assert "value of DEPLOY_TOKEN" in json.dumps(json.loads(text)), text
+            assert secret not in text
+            assert json.dumps(secret)[1:-1] not in text
+        whole = json.loads(await toolbox.call("read_file", {"path": "escaped"}))
+        assert secret[1:] in whole["content"]

@@ -152,6 +152,8 @@ class Toolbox:
             answer = {**answer, "notes": [*answer.get("notes", []), *task.history.notes]}
             task.history.notes.clear()
         text = _as_json(answer)
+        if made.shows_known(text):
+            text = _as_json(made.hide_known(answer))
         if name in made.own:  # their answers have bounds of their own
             return text
         try:

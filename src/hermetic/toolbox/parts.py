@@ -252,6 +252,22 @@ class Parts:
         with contextlib.suppress(EnvironmentUnavailable):
             await self.notices.rearm(environment)
 
+    def shows_known(self, text: str) -> bool:
+        """Whether an answer holds a known secret: in a path or an error, which tools do not show as
+        text.
+        """
+        return self._show.redactor is not None and self._known.redact(text) != text
+
+    def hide_known(self, value: Any) -> Any:
+        """The same without known secrets in any text."""
+        if isinstance(value, str):
+            return self._known.redact(value)
+        if isinstance(value, Mapping):
+            return {self.hide_known(name): self.hide_known(one) for name, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.hide_known(one) for one in value]
+        return value
+
     def _learn(self, password: str) -> None:
         """Hides a password from models before it is given out."""
         secret = KnownSecret("the password for sudo", password)

@@ -413,3 +413,16 @@ async def test_directories_that_cannot_be_mirrored_are_refused(
 @pytest.fixture(autouse=True)
 def warnings_are_seen(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "hermetic.sync")
+
+
+def test_a_name_that_a_command_chose_acts_on_no_terminal(here: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    name = "a\x1b]0;title\x07\n\u202eb"
+    with tarfile.open(tmp_path / "tar", "w:", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(tarfile.TarInfo(f"{name}/.git"))
+        link = tarfile.TarInfo(f"{name}/link")
+        link.type, link.linkname = tarfile.SYMTYPE, f"/{name}"
+        tar.addfile(link)
+    Arrivals(str(here), {}, said.append).unpack(str(tmp_path / "tar"))
+    assert len(said) == 2
+    assert all(text.isprintable() for text in said), said

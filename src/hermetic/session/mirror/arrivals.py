@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from hermetic.contract.printable import one_line
 from hermetic.contract.variables import is_text
 from hermetic.environments.isolation.git_paths import indirections
 from hermetic.environments.isolation.workspace import lies_in
@@ -29,6 +30,7 @@ _OBEYED = re.compile(
     r"|^hermetic\.toml$|^\.hermetic(?:/|$)",
     re.IGNORECASE,
 )
+MOST_WARNED = 1000  # characters
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Warn = Callable[[str], None]
@@ -60,8 +62,12 @@ class Arrivals(NamedTuple):
                     self._check(member, named)
                     came[member.name] = self._put(tar, member)
                 except Refused as reason:
-                    self.warn(f"{member.name} did not come back to {self.root}: {reason}")
+                    self._tell(f"{member.name} did not come back to {self.root}: {reason}")
         return came
+
+    def _tell(self, problem: str) -> None:
+        """Warns of a problem with a name that commands have chosen, which a terminal may show."""
+        self.warn(one_line(problem, MOST_WARNED))
 
     def _check(self, member: tarfile.TarInfo, named: tuple[str, ...]) -> None:
         """Raises Refused. `named` are paths that git's settings here name."""
@@ -91,7 +97,7 @@ class Arrivals(NamedTuple):
         if member.isdir() and here is not None and here.kind == "folder":
             return self._entry(member.name, FOLDER)
         if here is not None and not here.is_as(self.sent.get(member.name)):
-            self.warn(f"{member.name} has changed in {self.root} and there: what is there wins")
+            self._tell(f"{member.name} has changed in {self.root} and there: what is there wins")
         *above, name = member.name.split("/")
         with self._folder(above) as fd:
             if member.isdir():

@@ -42,7 +42,7 @@ def test_a_cancelled_start_never_begins_though_others_wait_for_its_output(
 @pytest.mark.parametrize("argv", [False, True], ids=["a command", "an argv"])
 @pytest.mark.parametrize("crossing", ["its time", "a freeze"])
 def test_a_command_that_is_being_ended_is_not_yielded(crossing: str, argv: bool) -> None:
-    text = "trap '' TERM; echo up; while :; do sleep 0.05; done".encode()
+    text = b"trap '' TERM; echo up; while :; do sleep 0.05; done"
     text = b"bash\0-c\0" + text if argv else text
     asked = {"text": len(text), "argv": argv, "on_timeout": "yield", "grace": 1.0}
     with running() as resident, resident.client() as client:

@@ -439,6 +439,9 @@ def remove_tree(path: str | os.PathLike[str]) -> None:
     nor descriptors nor the length of paths limit the depth.
     """
     with contextlib.suppress(OSError):
+        os.rmdir(path)  # an empty one takes no descriptor, of which there may be none
+        return
+    with contextlib.suppress(OSError):
         top = os.open(path, _DIRECTORY)
         try:
             mark, count = f".{os.urandom(8).hex()}.", 0

@@ -54,6 +54,19 @@ def test_a_command_that_is_being_ended_is_not_yielded(crossing: str, argv: bool)
         assert answers(client, run, *freeze)[run]["ending"] == ["cancelled"]
 
 
+def test_a_process_that_has_ended_keeps_its_ending_while_the_rest_is_ended() -> None:
+    text = f"(trap '' TERM; echo up; exec sleep {MARK}) & read; exec sleep {MARK}"
+    words = f"bash\0-c\0{text}".encode()
+    with running() as resident, resident.client() as client:
+        run = send(client, "run", words, id="r", text=len(words), argv=True, timeout=1.5)
+        answers(client, send(client, "read", log="r", wait=20.0))
+        kill = send(client, "kill", process="r", grace=2.0)
+        time.sleep(0.1)
+        client.stream.sendall(pack_frame(CANCEL, run, {}))
+        said = answers(client, run, kill)
+        assert said[run]["ending"] == said[kill]["process"]["ending"] == ["signalled", 15]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_right_after_the_start_reaches_the_process_alone(number: int) -> None:
     """Before the program runs, its process is a copy of the resident, with the resident's handlers."""

@@ -347,7 +347,7 @@ class Job:
         if self.has_ended:
             return
         self.is_ending = True
-        if self.forced is None:
+        if self.forced is None and self.own_ending is None:  # else it was over before
             self.forced = ending
         if self.sweep is None:
             self.hang_up()

@@ -1,12 +1,14 @@
 """Settings from files and variables: which one wins, what is refused, and where a mistake stands."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 import hermetic
 from hermetic.config import Settings, load
+from hermetic.config.files import read
 from hermetic.config.settings import SECTIONS
 from hermetic.config.values import DEFAULT_IMAGE
 from hermetic.config.variables import ORIGINAL, original_settings
@@ -664,3 +666,26 @@ class TestTheOriginalsVariables:
             "TERMINAL_DOCKER_RUN_AS_HOST_USER": "",
         }
         assert machine.load(**empty) == Settings()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a=" + "[" * 20_000 + "]" * 20_000,
+        "a=" + "{b=" * 20_000 + "1" + "}" * 20_000,
+        "[environment]\nlease=" + "9" * 100_000,
+        "a." * 500_000 + "b=1",
+        "[" + "a . " * 200_000 + "b]",
+        "'a'." * 250_000 + "b=1",
+        "a" * 1_000_000,
+    ],
+    ids=["lists", "tables", "digits", "parts", "heading", "quoted", "letters"],
+)
+def test_a_file_that_a_parser_would_choke_on_is_refused_at_once(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "hermetic.toml"
+    path.write_text(text)
+    path.chmod(0o600)
+    began = time.process_time()
+    with pytest.raises(ConfigError, match=r"hermetic\.toml"):
+        read(path)
+    assert time.process_time() - began < 3

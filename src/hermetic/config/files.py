@@ -25,6 +25,8 @@ _KEY = re.compile(
     r"^\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*="
 )
 _POSITION = re.compile(r" \(at line (\d+), column \d+\)| \(at end of document\)")
+# A key of very many parts, for which a parser takes time in proportion to their square.
+_LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){64}""")
 
 
 class SettingsFile(NamedTuple):
@@ -70,6 +72,9 @@ def read(path: Path) -> SettingsFile:
     One that cannot be used is never passed over: what it forbids would be allowed.
     """
     text = _text(path)
+    if long := _LONG_KEY.search(text):
+        number = text.count("\n", 0, long.start()) + 1
+        raise ConfigError(f"{path}:{number}: no setting has a key of so many parts")
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -77,6 +82,10 @@ def read(path: Path) -> SettingsFile:
         at = line[1] if line and line[1] else text.count("\n") + 1
         raise ConfigError(
             f"{path}:{at}: this is no TOML: {_POSITION.sub('', str(error))}"
+        ) from None
+    except (RecursionError, ValueError):
+        raise ConfigError(
+            f"{path}: it holds a number too long or values too deep to be read"
         ) from None
     lines = _lines(text)
     trusted = content.pop(_TRUSTED, [])

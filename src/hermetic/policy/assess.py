@@ -369,8 +369,8 @@ def _distinct(parts: tuple[Part, ...], command: str) -> tuple[Part, ...]:
     """
     first = {(part.rule, part.start, part.reason): part for part in reversed(parts)}
     kept = [part for part in parts if first[part.rule, part.start, part.reason] is part]
+    kept.sort(key=_badness, reverse=True)
     if len(kept) > MAX_PARTS:
-        kept.sort(key=_badness, reverse=True)
         kept, others = kept[: MAX_PARTS - 1], kept[MAX_PARTS - 1 :]
         reason = f"holds {len(others)} more parts, which are not shown one by one"
         rest = _part(_of_all(TOO_LARGE, reason, command), command, None)

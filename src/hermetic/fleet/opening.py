@@ -16,12 +16,7 @@ from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.approval import Approver, Mode
 from hermetic.contract.concurrency import in_thread
 from hermetic.contract.environment import Backend, EnvironmentRecord, NewEnvironment
-from hermetic.contract.errors import (
-    ConfigError,
-    EnvironmentUnavailable,
-    InvalidArgument,
-    NotInstalled,
-)
+from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.contract.limits import FIRST_CLIENT, TASK_LENGTH
 from hermetic.contract.variables import is_text
 from hermetic.environments import catalog
@@ -365,12 +360,10 @@ async def start_new(ordered: StartRequest) -> Environment:
             await in_thread(read_modules)
         record = await _started(backend, records, id, task, spool, token or secrets.token_bytes(32))
         link = await _first_link(backend, record, records, janitor, observes=observes)
-    except BaseException as error:
+    except BaseException:
         records.discard(id)
         if spool is not None:
             remove_tree(spool)
-        if isinstance(error, NotInstalled):
-            janitor.done()  # nothing was asked for elsewhere, so that no orphan can come
         raise
     held = janitor.hand_over()
     environment = Environment(backend, record, link, records, ends_on_close=task is None, held=held)

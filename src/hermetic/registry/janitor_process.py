@@ -269,8 +269,9 @@ def clean_up_after_opener(root: str, files: HostFiles) -> None:
         poll = select.poll()
         poll.register(resident, select.POLLIN)
         poll.poll()
+    was_killed = os.path.lexists(files.directory)  # an open that failed has removed its own
     clean(root, files)
-    if files.check is not None and files.check.orphans:
+    if was_killed and files.check is not None and files.check.orphans:
         end_orphans(files.check)
 
 

@@ -130,7 +130,8 @@ class Link:
             raise self._end()
         if self.is_stalled:
             raise Stalled(environment=self.environment, was_sent=False)
-        self.check_loop()
+        if asyncio._get_running_loop() is not self._loop:  # as `check_loop`, without a call
+            raise OtherLoop(self.environment)
         future = self._send(call)
         if (waits := call.waits) is not None:
             self.expect(call, waits)

@@ -75,6 +75,11 @@ class Redactor:
             if next_mark == len(marks) or marks[next_mark][0] >= secret.end:
                 yield secret
 
+    def shows_known(self, text: str) -> bool:
+        """Whether a secret whose value is known is in the text, in any spelling."""
+        values = self._values
+        return bool(values.needles) and next(iter(values.find(text)), None) is not None
+
     def find_known(self, text: str) -> Iterator[Secret]:
         """The secrets whose values are known, in any spelling."""
         for start, end, name in self._values.find(text):

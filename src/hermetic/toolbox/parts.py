@@ -256,7 +256,7 @@ class Parts:
         """Whether an answer holds a known secret: in a path or an error, which tools do not show as
         text.
         """
-        return self._show.redactor is not None and self._known.redact(text) != text
+        return self._show.redactor is not None and self._known.shows_known(text)
 
     def hide_known(self, value: Any) -> Any:
         """The same without known secrets in any text."""

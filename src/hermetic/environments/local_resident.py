@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from hermetic.contract.concurrency import shielded
 from hermetic.contract.environment import EnvironmentRecord, ResidentConfig, Started
 from hermetic.contract.errors import EnvironmentUnavailable
 from hermetic.contract.limits import START
@@ -37,7 +38,7 @@ async def start_local_resident(config: ResidentConfig) -> Started:
     try:
         started = await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await _end_unwanted(starting)
+        await shielded(_end_unwanted(starting))
         raise
     if Path(started.socket).parent != Path(config.directory):
         raise EnvironmentUnavailable(

@@ -14,7 +14,7 @@ import msgspec
 
 from hermetic.approvals.settings import ApprovalSettings
 from hermetic.contract.approval import Approver, Mode
-from hermetic.contract.concurrency import in_thread
+from hermetic.contract.concurrency import in_thread, shielded
 from hermetic.contract.environment import Backend, EnvironmentRecord, NewEnvironment
 from hermetic.contract.errors import ConfigError, EnvironmentUnavailable, InvalidArgument
 from hermetic.contract.limits import FIRST_CLIENT, TASK_LENGTH
@@ -370,8 +370,7 @@ async def start_new(ordered: StartRequest) -> Environment:
     try:
         await _set_up(environment, backend.options.get("setup"))
     except BaseException:
-        await end(backend, record, link, records)
-        await link.close()
+        await shielded(_ended(backend, record, link, records))
         raise
     return environment
 
@@ -425,15 +424,28 @@ async def _first_link(
         await link.open()
         await janitor.up(peers[-1])
     except BaseException as error:  # also cancellation: no other process knows of it yet
-        await link.close()
-        await backend.remove(record)
-        forget(record, records)
+        await shielded(_removed(backend, record, link, records))
         if isinstance(error, OSError) and not is_scarce(error) and error.errno not in NO_SPACE:
             raise EnvironmentUnavailable(
                 f"the new resident cannot be reached: {error}", environment=record.id
             ) from error
         raise
     return link
+
+
+async def _removed(
+    backend: Backend, record: EnvironmentRecord, link: Link, records: Records
+) -> None:
+    """Takes a resident away that may not answer."""
+    await link.close()
+    await backend.remove(record)
+    forget(record, records)
+
+
+async def _ended(backend: Backend, record: EnvironmentRecord, link: Link, records: Records) -> None:
+    """Ends an environment that nobody has got."""
+    await end(backend, record, link, records)
+    await link.close()
 
 
 async def _set_up(environment: Environment, text: str | None) -> None:
